@@ -38,6 +38,7 @@ from orderbridge_sandbox.state import Order
 __all__ = ["certificates", "sandbox", "world"]  # fixtures
 pytestmark = pytest.mark.timeout(600)
 SMALL_PACKETS = "mariadb with small packets"
+LIFE = [{"action": "accept", "preparing_time": 25}, {"action": "on_the_way"}, {"action": "complete"}]
 
 
 @pytest.fixture(params=databases.KINDS)
@@ -85,8 +86,7 @@ async def test_an_order_is_stored_and_the_tills_action_sent(sandbox, url, pos, w
         assert Decimal(str(order["total"])) == placed.document["total"]
         await until(lambda: placed.acknowledged)
         pos.execute("UPDATE delivery_orders SET pos_revision = ?, pos_reference = 'A-1042'", (order["revision"],))
-        asked = [{"action": "accept", "preparing_time": 25}, {"action": "on_the_way"}, {"action": "complete"}]
-        row_ids = [put(pos, "delivery_actions", payment_key=placed.key, **columns) for columns in asked]
+        row_ids = [put(pos, "delivery_actions", payment_key=placed.key, **columns) for columns in LIFE]
         await until(lambda: state(pos, row_ids[-1]) == "done")
         await until(lambda: rows(pos, "SELECT * FROM delivery_changed_orders"))
         await until(lambda: rows(pos, "SELECT 1 FROM delivery_restaurants WHERE status = 'Open'"))
@@ -225,11 +225,7 @@ async def test_a_verdict_whose_order_a_till_holds_waits_and_the_other_lanes_go_o
         with holding(url, HOLD_ORDER, held.key):
             first = put(pos, "delivery_actions", action="accept", payment_key=held.key, preparing_time=25)
             await until(lambda: held.status_id == 2)
-            for columns in (
-                {"action": "accept", "preparing_time": 25},
-                {"action": "on_the_way"},
-                {"action": "complete"},
-            ):
+            for columns in LIFE:
                 row = put(pos, "delivery_actions", payment_key=free.key, **columns)
                 await until(lambda row=row: state(pos, row) == "done")
             assert state(pos, first) == "sending"

@@ -18,10 +18,8 @@ async def test_a_verdict_is_in_the_language_of_the_reader(shop: Shop, tablet: Ta
     """Whichever was configured when it was written. Of one whose facts are not kept there is what was written."""
     put_order(shop.pos)
     put_action(shop.pos, state="refused", error_text="yazılmış")
-    for code, shown in (
-        ("courier_not_restaurant", text("courier_not_restaurant", language)),
-        ("bad_arguments", "yazılmış"),
-    ):
+    known = "courier_not_restaurant"
+    for code, shown in ((known, text(known, language)), ("bad_arguments", "yazılmış")):
         shop.pos.execute("UPDATE delivery_actions SET error_code = ?", (code,))
         (order,) = (await tablet.get(f"/board/state?language={language}")).data["orders"]
         assert order["row"]["text"] == shown

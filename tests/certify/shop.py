@@ -89,8 +89,7 @@ class Shop:
                 return 0
 
     def kept(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.folder / "certify.json").read_text("utf-8"))
-        return found
+        return json.loads((self.folder / "certify.json").read_text("utf-8"))
 
     def canaries(self) -> set[str]:
         """What no report may hold: who ordered, each order's key, and the secrets."""
@@ -102,8 +101,7 @@ class Shop:
         return found | {"sandbox-app-secret", "sandbox-kadikoy-secret"}
 
     def report(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.folder / "report.json").read_text("utf-8"))
-        return found
+        return json.loads((self.folder / "report.json").read_text("utf-8"))
 
 
 def verdicts(report: dict[str, Any]) -> dict[str, str]:

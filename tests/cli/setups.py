@@ -480,7 +480,7 @@ def _(place: Place) -> None:
 HOLD = """
 import sqlite3, sys
 till = sqlite3.connect(sys.argv[1], isolation_level=None)
-till.execute("BEGIN IMMEDIATE")
+till.execute("BEGIN IMMEDIATE").fetchall()
 print(flush=True)
 sys.stdin.read()
 """

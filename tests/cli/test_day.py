@@ -7,26 +7,25 @@ from tests.store.samples import key, put, put_action, put_order
 CASH = {"payment_code": "CASH", "amount_due": "100.10", "total": "100.10", "pos_revision": 1}
 CARD = {"payment_code": "CREDIT_CARD", "amount_due": "0", "total": "50", "pos_revision": 1}
 DONE = {"status": "COMPLETE_WITH_PAYMENT", "ended_utc": "2026-03-01 20:00:00.000"}
+CUT = ("00:59:59.999", "01:00:00.000")
 
 
 @pytest.fixture
 def sold(pos):
     """Two business days in Istanbul, whose first ends at 01:00 UTC; two restaurants."""
     at = {"received_utc": "2026-03-01 18:00:00.000", "restaurant_id": "r1", "restaurant_name": "Kadıköy Şubesi"}
-    moda = at | {"restaurant_id": "r2", "restaurant_name": "Moda"}
-    for number, columns in enumerate(
-        [
-            at | CASH | DONE | {"pos_total": "100.10", "order_tip": "5", "discount": "7.25", "restaurant_name": None},
-            at | CASH | DONE | {"pos_total": "90.10", "order_number": 100234, "pos_reference": "A-7"},
-            at | CARD | DONE,
-            moda | CASH | {"status": "CANCELED", "ended_utc": "2026-03-01 20:00:00.000", "pos_revision": 0},
-            moda | CASH | {"status": "IN_DELIVERY"},
-            moda | CASH | DONE | {"received_utc": "2026-03-02 00:59:59.999", "ended_utc": "2026-03-02 03:00:00.000"},
-            moda | CASH | DONE | {"received_utc": "2026-03-02 01:00:00.000", "ended_utc": "2026-03-02 03:00:00.000"},
-            moda | CASH | DONE | {"received_utc": "2026-03-01 00:59:59.999"},
-            moda | CASH | {"received_utc": "2026-02-01 00:59:59.999"},
-        ]
-    ):
+    moda = at | CASH | {"restaurant_id": "r2", "restaurant_name": "Moda"}
+    orders = [
+        at | CASH | DONE | {"pos_total": "100.10", "order_tip": "5", "discount": "7.25", "restaurant_name": None},
+        at | CASH | DONE | {"pos_total": "90.10", "order_number": 100234, "pos_reference": "A-7"},
+        at | CARD | DONE,
+        moda | {"status": "CANCELED", "ended_utc": "2026-03-01 20:00:00.000", "pos_revision": 0},
+        moda | {"status": "IN_DELIVERY"},
+        *(moda | DONE | {"received_utc": f"2026-03-02 {time}", "ended_utc": "2026-03-02 03:00:00.000"} for time in CUT),
+        moda | DONE | {"received_utc": "2026-03-01 00:59:59.999"},
+        moda | {"received_utc": "2026-02-01 00:59:59.999"},
+    ]
+    for number, columns in enumerate(orders):
         put_order(pos, key(number), **columns)
 
 

@@ -184,12 +184,9 @@ def test_a_key_that_means_no_order_is_reported_and_one_that_means_several_lists_
 
 
 def test_an_empty_result_is_reported_on_stderr(run, pos):
-    for words, message in (
-        ("orders", "No orders.\n"),
-        ("quarantine list", "Nothing is in quarantine.\n"),
-        ("actions list", "The outbox is empty.\n"),
-        ("foods", f"{SENTENCES['listing.no_foods']['en']}\n"),
-    ):
+    messages = {"orders": "No orders.\n", "quarantine list": "Nothing is in quarantine.\n"}
+    messages |= {"actions list": "The outbox is empty.\n", "foods": f"{SENTENCES['listing.no_foods']['en']}\n"}
+    for words, message in messages.items():
         ended = run(*words.split())
         assert (ended.code, ended.out, ended.err, run(*words.split(), "--json").json) == (0, "", message, [])
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 import pytest
-from tests.cli.setups import LEAD, program
+from tests.cli.setups import HOLD, LEAD, program
 from tests.cli.shell import document
 from tests.store.samples import opened, put_action
 
@@ -194,13 +194,7 @@ def test_a_restore_reads_the_journal_and_reports_what_is_left(run, template, pat
     assert keys(copy) == [], "the copy stays as it is"
 
 
-TILL = """
-import sqlite3, sys
-pos = sqlite3.connect(sys.argv[1])
-pos.execute("SELECT * FROM delivery_orders").fetchall()
-print("holds", flush=True)
-sys.stdin.read()
-"""
+TILL = HOLD.replace("BEGIN IMMEDIATE", "SELECT * FROM delivery_orders")  # and has the file open
 WORKS = {"pos.db-shm", "pos.db-wal"}
 
 

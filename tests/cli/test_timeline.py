@@ -54,18 +54,17 @@ def test_the_story_is_in_order_of_time(run, configure, whole):
 
 
 def test_what_an_order_waits_for(run, pos):
-    for number, (order, action, sentence) in enumerate(
-        [
-            ({"acknowledged_status_id": None}, None, "Its acknowledgement"),
-            ({"pos_revision": 0}, None, "The POS to take it over"),
-            ({}, None, "An accept or a cancel: the customer waits."),
-            ({"status": "CONFIRMED"}, None, "The next action of the POS"),
-            ({}, {"state": "pending", "error_text": "Line down."}, "accept to be sent (row 1). Line down."),
-            ({}, {"state": "sending"}, "The outcome of accept (row 2)."),
-            ({"problem": "missing:foods"}, None, "Someone to check it: missing:foods."),
-            ({"ended_utc": at(5), "pos_revision": 0}, None, "nothing"),
-        ]
-    ):
+    waits = [
+        ({"acknowledged_status_id": None}, None, "Its acknowledgement"),
+        ({"pos_revision": 0}, None, "The POS to take it over"),
+        ({}, None, "An accept or a cancel: the customer waits."),
+        ({"status": "CONFIRMED"}, None, "The next action of the POS"),
+        ({}, {"state": "pending", "error_text": "Line down."}, "accept to be sent (row 1). Line down."),
+        ({}, {"state": "sending"}, "The outcome of accept (row 2)."),
+        ({"problem": "missing:foods"}, None, "Someone to check it: missing:foods."),
+        ({"ended_utc": at(5), "pos_revision": 0}, None, "nothing"),
+    ]
+    for number, (order, action, sentence) in enumerate(waits):
         put_order(pos, key(number), **CALM | {"pos_revision": 1} | order)
         if action:
             put_action(pos, payment_key=key(number), **action)

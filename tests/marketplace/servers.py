@@ -108,10 +108,6 @@ class Certificates:
     ca_file: Path
     contexts: dict[str, ssl.SSLContext]
 
-    @property
-    def good(self) -> ssl.SSLContext:
-        return self.contexts["good"]
-
 
 def make_certificates(folder: Path) -> Certificates:
     bad = (Certified.WRONG_NAME, Certified.EXPIRED, Certified.NOT_YET_VALID, Certified.UNTRUSTED)

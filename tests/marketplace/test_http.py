@@ -57,7 +57,7 @@ async def make_wire(certificates: Certificates) -> AsyncIterator[MakeWire]:
 
 @pytest.fixture
 def serve(certificates: Certificates) -> Serve:
-    return lambda talk: serving(talk, certificates.good)
+    return lambda talk: serving(talk, certificates.contexts["good"])
 
 
 @pytest.fixture
@@ -546,7 +546,7 @@ async def tunnel(line: Line, asked: list[bytes] | None = None) -> None:
 
 async def test_a_proxy_may_speak_tls_itself(wired: Wired, certificates: Certificates, monkeypatch) -> None:
     talk, _ = answering(http_answer(OK), http_answer(OK))
-    async with wired(talk) as (wire, server), serving(tunnel, certificates.good) as between:
+    async with wired(talk) as (wire, server), serving(tunnel, certificates.contexts["good"]) as between:
         monkeypatch.setenv("HTTPS_PROXY", between.url)
         assert ([(await put(wire)).body for _ in range(2)], between.connections, server.connections) == ([OK] * 2, 1, 1)
         await wire.close()
