@@ -15,6 +15,39 @@ from orderbridge_fleet.cli.account_import import KEYS, _found, lines
 
 HEAD = "name,app_secret_key,rest_secret_key"
 GOOD = {"name": "kadikoy", "app_secret_key": "a", "rest_secret_key": "b"}
+ERRORS = {
+    "cells": (f"{HEAD}\nkadikoy,a,b\nx,a,b,secret\n", 3, "import.too_many"),
+    "open quote": (f'{HEAD}\nkadikoy,a,b\nx,"a,b\ny,a,b\n', 3, "import.no_csv"),
+    "behind a quote": (f'{HEAD}\nkadikoy,a,b\nx,"a"b,c\n', 3, "import.no_csv"),
+    "rounded": (f"{HEAD}\nkadikoy,a,b\nx,a,1.23457E+15\n", 3, "import.rounded"),
+    "behind a line break": (f'{HEAD}\nkadikoy,"a\nb",c\n\nx,a,"1,23E+15"\n', 5, "import.rounded"),
+    "behind sep": (f"sep=,\n{HEAD}\nx,a,1.2E+15\n", 3, "import.rounded"),
+    "no JSON": (f"{json.dumps(GOOD)}\n\nnonsense", 3, "import.no_json"),
+    "cut": (f"{json.dumps(GOOD)}\n{json.dumps(GOOD)[:-3]}", 2, "import.no_json"),
+    "list": (f"{json.dumps(GOOD)}\n[1]", 2, "import.no_object"),
+    "deep": (f"{json.dumps(GOOD)}\n" + '{"a":' * 100_000, 2, "import.no_json"),
+}
+UNREADABLE = {
+    "is empty": (b"", b"\xef\xbb\xbf \r\n"),
+    "jq -c": (b'[{"name": "x"}]',),
+    "UTF-16": ("name\n".encode("utf-16"),),
+    "Line 3 is not UTF-8": (HEAD.encode() + b"\nx,a,b\nx,\xfe\xf0,b",),
+    "Line 1 must name the columns": (
+        b"kadikoy,a,b\n", b"name,app_secret_key\nx,a", HEAD.encode() + b",secret\n", HEAD.encode() + b",name\n", b"\0\1\2",
+    ),
+}  # fmt: skip
+FLEET = {"accounts": "database", "master_key": new_master_key()}
+SETTINGS = config.Settings(marketplace={"base_url": "https://api.example.com"}, fleet=FLEET)
+ODD = st.sampled_from(["kadikoy", "25", '"', ";", "\r\n", "\0", "true", "", "1,2E+3"])
+CELLS = st.text(st.characters(codec="utf-8"), max_size=12) | ODD
+TABLES = st.lists(st.lists(CELLS, max_size=5), max_size=4)
+FILES = TABLES.map(lambda rows: "\n".join([HEAD, *(",".join(row) for row in rows)]).encode())
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+SHORT = st.text(max_size=4)
+ANYTHING = st.recursive(
+    PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(SHORT, inner, max_size=3), max_leaves=6
+)
+OBJECTS = st.dictionaries(st.sampled_from(KEYS), ANYTHING | st.just("kadikoy"), max_size=6)
 
 
 def values(data: str | bytes) -> list[dict[str, object]]:
@@ -63,20 +96,6 @@ def test_a_quoted_text_may_contain_separators():
     assert values(json.dumps(GOOD | {"restaurants": rules}))[0]["restaurants"] == rules
 
 
-ERRORS = {
-    "cells": (f"{HEAD}\nkadikoy,a,b\nx,a,b,secret\n", 3, "import.too_many"),
-    "open quote": (f'{HEAD}\nkadikoy,a,b\nx,"a,b\ny,a,b\n', 3, "import.no_csv"),
-    "behind a quote": (f'{HEAD}\nkadikoy,a,b\nx,"a"b,c\n', 3, "import.no_csv"),
-    "rounded": (f"{HEAD}\nkadikoy,a,b\nx,a,1.23457E+15\n", 3, "import.rounded"),
-    "behind a line break": (f'{HEAD}\nkadikoy,"a\nb",c\n\nx,a,"1,23E+15"\n', 5, "import.rounded"),
-    "behind sep": (f"sep=,\n{HEAD}\nx,a,1.2E+15\n", 3, "import.rounded"),
-    "no JSON": (f"{json.dumps(GOOD)}\n\nnonsense", 3, "import.no_json"),
-    "cut": (f"{json.dumps(GOOD)}\n{json.dumps(GOOD)[:-3]}", 2, "import.no_json"),
-    "list": (f"{json.dumps(GOOD)}\n[1]", 2, "import.no_object"),
-    "deep": (f"{json.dumps(GOOD)}\n" + '{"a":' * 100_000, 2, "import.no_json"),
-}
-
-
 @pytest.mark.parametrize("kind", ERRORS)
 def test_an_error_names_the_line_where_it_begins(kind):
     data, number, key = ERRORS[kind]
@@ -90,36 +109,11 @@ def test_an_unknown_key_is_named_only_if_it_can_be_one():
     assert "(app_secret_key_file, ?)" in line.problem
 
 
-UNREADABLE = {
-    "is empty": (b"", b"\xef\xbb\xbf \r\n"),
-    "jq -c": (b'[{"name": "x"}]',),
-    "UTF-16": ("name\n".encode("utf-16"),),
-    "Line 3 is not UTF-8": (HEAD.encode() + b"\nx,a,b\nx,\xfe\xf0,b",),
-    "Line 1 must name the columns": (
-        b"kadikoy,a,b\n", b"name,app_secret_key\nx,a", HEAD.encode() + b",secret\n", HEAD.encode() + b",name\n", b"\0\1\2",
-    ),
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("message", UNREADABLE)
 def test_an_unreadable_file_is_refused_whole(message):
     for data in UNREADABLE[message]:
         with pytest.raises(ConfigError, check=says(message)):
             lines(data)
-
-
-FLEET = {"accounts": "database", "master_key": new_master_key()}
-SETTINGS = config.Settings(marketplace={"base_url": "https://api.example.com"}, fleet=FLEET)
-ODD = st.sampled_from(["kadikoy", "25", '"', ";", "\r\n", "\0", "true", "", "1,2E+3"])
-CELLS = st.text(st.characters(codec="utf-8"), max_size=12) | ODD
-TABLES = st.lists(st.lists(CELLS, max_size=5), max_size=4)
-FILES = TABLES.map(lambda rows: "\n".join([HEAD, *(",".join(row) for row in rows)]).encode())
-PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
-SHORT = st.text(max_size=4)
-ANYTHING = st.recursive(
-    PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(SHORT, inner, max_size=3), max_leaves=6
-)
-OBJECTS = st.dictionaries(st.sampled_from(KEYS), ANYTHING | st.just("kadikoy"), max_size=6)
 
 
 @given(st.binary(max_size=60) | FILES)

@@ -1,7 +1,6 @@
 """The distribution of accounts among replicas: fair shares, and few moves."""
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from zlib import crc32
 
@@ -36,11 +35,11 @@ def waited(seen: Seen) -> dict[int, float]:
     return {number: GRACE_S for number, one in seen.buckets.items() if one.holder is None}
 
 
-def everybody(seen: Seen, unheld: Mapping[int, float]) -> dict[str, Share]:
+def everybody(seen: Seen, unheld: dict[int, float]) -> dict[str, Share]:
     return {one: share(seen, one, unheld) for one in seen.alive}
 
 
-def after(seen: Seen, done: Mapping[str, Share]) -> Seen:
+def after(seen: Seen, done: dict[str, Share]) -> Seen:
     """The state after these shares were carried out. Each replica has also locked its own buckets again."""
     buckets = dict(seen.buckets)
     for number, one in seen.buckets.items():

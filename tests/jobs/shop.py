@@ -214,8 +214,6 @@ class Shop:
             self._till = None
         self.database.close()
 
-    # ---- the daemon --------------------------------------------------------------------------------------------------
-
     @property
     def account(self) -> Account:
         return self.accounts[self.names[0]]
@@ -256,8 +254,6 @@ class Shop:
             else:
                 await asyncio.sleep(min(wait_s, polls[name] - self.clock.monotonic()))
         raise AssertionError(f"no verdict: {self.row(row_id)}")
-
-    # ---- the till ----------------------------------------------------------------------------------------------------
 
     @property
     def till(self) -> sqlite3.Connection:
@@ -318,8 +314,6 @@ class Shop:
         for suffix in ("", "-wal", "-shm"):
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
 
-    # ---- what goes wrong ---------------------------------------------------------------------------------------------
-
     def refuse(self, event: str, raises: str = "RAISE(ABORT, 'no')", *, when: str = "1") -> None:
         """From now on a trigger of the POS refuses this, until `allow`."""
         self.till.execute(f"CREATE TRIGGER no BEFORE {event} WHEN {when} BEGIN SELECT {raises}; END")
@@ -338,8 +332,6 @@ class Shop:
 
         event.listen(self.database.engine, "commit", fail)
         return lambda: event.remove(self.database.engine, "commit", fail)
-
-    # ---- the service -------------------------------------------------------------------------------------------------
 
     def place(self, **changes: Any) -> Order:
         """A customer orders in Kadıköy, paid in cash, brought by the restaurant's courier, at once."""

@@ -91,9 +91,8 @@ async def test_a_renewal_answered_5xx_keeps_nothing_of_the_account_waiting(shop:
     assert [line["log_level"] for line in lines if line["event"] == "login.renewal_failed"].count("warning") == 1
 
 
-async def test_its_secrets_and_tokens_are_hidden_also_after_a_restart(open_shop):
+async def test_its_secrets_and_tokens_are_hidden_also_after_a_restart(shop: Shop, open_shop):
     """In every text that is logged or stored (hiding); an answer may quote them."""
-    shop = await open_shop()
     await shop.poll()
     first = kept_token(shop)
     await shop.account.renew()
@@ -107,8 +106,7 @@ async def test_its_secrets_and_tokens_are_hidden_also_after_a_restart(open_shop)
 
 @pytest.mark.interface("Authentication 2")
 @pytest.mark.parametrize("is_restarted", [True, False])
-async def test_a_token_that_has_expired_is_not_used(open_shop, is_restarted: bool):
-    shop = await open_shop()
+async def test_a_token_that_has_expired_is_not_used(shop: Shop, open_shop, is_restarted: bool):
     await shop.poll()
     if is_restarted:
         await shop.crash()

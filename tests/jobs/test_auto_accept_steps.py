@@ -1,7 +1,6 @@
 """Automatic accepts by load: the minutes follow the orders of the last hour, and beyond the last step a person accepts."""
 
 import asyncio
-from typing import Any
 
 from tests.jobs.shop import Shop
 
@@ -22,7 +21,7 @@ def paused(shop: Shop) -> list[Problem]:
     return [one for one in found if one.code == Code.AUTO_ACCEPT_PAUSED]
 
 
-async def come(shop: Shop, number: int, **changes: Any) -> None:
+async def come(shop: Shop, number: int, **changes: object) -> None:
     for _ in range(number):
         await shop.taken_in(**changes)
         await shop.drain()

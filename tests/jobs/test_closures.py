@@ -148,8 +148,7 @@ async def test_a_trigger_of_a_pos_harms_only_its_own_closure_and_is_reported(dae
     assert not daemon.closures.refused
 
 
-async def test_an_older_copy_ends_nothing_before_it_is_confirmed(open_shop, restore):
-    shop = await open_shop()
+async def test_an_older_copy_ends_nothing_before_it_is_confirmed(shop: Shop, restore):
     daemon = Daemon(shop)
     await daemon.restore_check.start()
     row = await daemon.close()
@@ -167,9 +166,8 @@ async def test_an_older_copy_ends_nothing_before_it_is_confirmed(open_shop, rest
     assert [one["request_id"] for one in again.written()] == [f"until:{row}"]
 
 
-async def test_an_older_copy_is_detected_before_a_closure_ends(open_shop):
+async def test_an_older_copy_is_detected_before_a_closure_ends(shop: Shop):
     """On a server the tables change under a daemon that runs."""
-    shop = await open_shop()
     daemon = Daemon(shop)
     await daemon.restore_check.start()
     await daemon.close()

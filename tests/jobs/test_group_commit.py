@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import Connection, event, text
@@ -31,7 +30,7 @@ def insert(connection: Connection, numbers: Sequence[int]) -> list[tuple[int, st
     return [(number, f"kept {number}") for number in taken]
 
 
-def group_of(database: Database, **options: Any) -> GroupCommit[int, str]:
+def group_of(database: Database, **options: object) -> GroupCommit[int, str]:
     return GroupCommit(partial(write_group, database, insert), **options)
 
 

@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.jobs.shop import Shop, roster_of
@@ -18,7 +17,7 @@ from orderbridge_sandbox.learned import settings_learned
 from orderbridge_sandbox.scenery import ATASEHIR, USKUDAR
 
 ONE = {"id": 1, "name": "Acı", "type": "single", "operation": "-", "options": {"id": 2, "name": "Az", "price": 0}}
-WORLDS: dict[str, dict[str, Any]] = {
+WORLDS = {
     "as it is": {
         "menu_shape": "by_restaurant", "cancelled_are_delivered": True, "list_order": "oldest_first", "list_covers": "all",
     },

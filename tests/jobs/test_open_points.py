@@ -25,16 +25,12 @@ NO_OPEN_POINTS = {
     *"cooldown_seconds pickup_life platform_courier_life life_seconds cancel_unanswered_seconds".split(),
     *"ids_in_capitals menu_shape menu_cooldown_seconds".split(),
 }
-MOST_POLLS = 60  # until a list of one order at a time has nothing left
 TARGETS = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}
 
 # The end of a row that the service does not allow depends on its answer only.
 A_PLAIN_NO = ("refused", "refused")
 NOT_FOUND = ("refused", "order_not_found")
 ALLOWED = ("done", None)
-NEVER_CLEAR = ("failed", "outcome_unknown")
-UNTIL_TOO_LATE = ("expired", "expired")
-NEVER_PERMITTED = ("expired", "not_permitted")
 PLAIN_SWITCHES: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("new_login_ends_old_token", "cancelled_are_delivered", "cooldown_restarts_on_429"), (True, False)),
     "list_covers": ("all", "first"), "list_order": ("oldest_first", "newest_first", "shuffled"), "list_limit": (1, 2, 5),
@@ -60,7 +56,8 @@ class Setting:
 
 def end_under(status: int) -> tuple[str, str | None]:
     """What a no in words of its own ends in: it may be a bad token, a limit or an error of the server as well."""
-    return {401: NEVER_PERMITTED, 429: UNTIL_TOO_LATE}.get(status, NEVER_CLEAR if status >= 500 else A_PLAIN_NO)
+    ends = {401: ("expired", "not_permitted"), 429: ("expired", "expired")}
+    return ends.get(status, ("failed", "outcome_unknown") if status >= 500 else A_PLAIN_NO)
 
 
 def needs_payment(theirs: int, ours: int | None) -> Setting:
@@ -122,7 +119,7 @@ class Day:
 
     async def quiet(self) -> None:
         """The daemon goes on as it does, what waits leaves, then the next poll, until the service has nothing to tell."""
-        for _ in range(MOST_POLLS):
+        for _ in range(60):  # a list of one order at a time
             await self.shop.drain()
             polled = await self.shop.poll()
             if polled.ok and not polled.delivered:

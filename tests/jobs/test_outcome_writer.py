@@ -1,7 +1,5 @@
 """What a claim or an end finds in the table: the row of the queue, a changed one, none, or a lock."""
 
-from typing import Any
-
 import pytest
 from tests.jobs.shop import Shop
 
@@ -71,7 +69,7 @@ async def test_a_row_that_another_session_has_locked_is_left(shop, entry, monkey
 
 
 async def test_a_row_whose_order_another_session_has_locked_does_not_end(shop, entry, monkeypatch):
-    held: Any = ({}, {entry.row.payment_key})
+    held = ({}, {entry.row.payment_key})
     monkeypatch.setattr("orderbridge.store.orders.hold", lambda *_: held)
     assert await ended(shop, entry) is None
 

@@ -7,7 +7,7 @@ from itertools import accumulate
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S, FakeClock
+from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S, FakeClock, Shop
 
 from orderbridge.errors import NotSent
 from orderbridge.net.http import CATCH_UP_PER_S, MAX_EVEN_S, Allowance, Importance, Pace, Wire
@@ -74,9 +74,8 @@ async def test_at_a_stop_only_waiting_polls_are_admitted() -> None:
     assert left[-1] == (pytest.approx(1.0), Importance.LIST)
 
 
-async def test_a_poll_is_noted_once_it_is_admitted(open_shop, clock: FakeClock) -> None:
+async def test_a_poll_is_noted_once_it_is_admitted(shop: Shop, clock: FakeClock) -> None:
     """Noted before it waits, the note would end while its answer may still be on its way."""
-    shop = await open_shop()
     shop._wire.pace = Pace(1)
     left: list[float] = []
 

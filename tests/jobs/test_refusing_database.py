@@ -1,7 +1,6 @@
 """A POS whose triggers refuse the daemon's writes: an unwritten order is never acknowledged."""
 
 import asyncio
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,7 +16,7 @@ LEFT_OUT = "RAISE(IGNORE)"
 NO_SUCH_TABLE = "1 FROM pos_tickets"  # the POS's own trigger is broken
 
 
-def told(lines: Any, *events: str) -> list[str]:
+def told(lines: list[dict[str, object]], *events: str) -> list[str]:
     return [line["event"] for line in lines if line["event"] in events]
 
 
@@ -51,7 +50,7 @@ async def test_a_temporary_disk_error_loses_no_automatic_accept(open_shop, monke
     order = shop.place()
     errors, add_once = [database_error("disk I/O error")], actions.add_once
 
-    def fail_once(*of: Any, **how: Any) -> Any:
+    def fail_once(*of, **how):
         if errors:
             raise errors.pop()
         return add_once(*of, **how)
@@ -231,7 +230,7 @@ async def test_a_lost_attempt_whose_end_is_refused_ends_with_the_next_write_to_i
     assert (ended["attempts"], None in [one["outcome"] for one in attempts]) == (len(attempts), False)
 
 
-def line(quantity: int) -> dict[str, Any]:
+def line(quantity: int) -> dict[str, object]:
     option = {"id": 511, "name": "Ekstra Kaşar", "price": 35}
     group = {"id": 51, "name": "Ekstra", "type": "multi", "operation": "+", "options": option}
     return {"food_id": 1007, "name": "Lahmacun", "price": 90, "quantity": quantity, "option_groups": [group]}

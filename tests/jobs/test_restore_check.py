@@ -53,8 +53,12 @@ async def shop(open_shop, clock: FakeClock, tmp_path: Path) -> Shop:
     return await open_shop(orders={"journal": "auto"})
 
 
-async def test_an_older_copy_is_reported_with_what_it_lacks(shop: Shop, restore):
-    keeper = await begun(shop)
+@pytest.fixture
+async def keeper(shop: Shop) -> Keeper:
+    return await begun(shop)
+
+
+async def test_an_older_copy_is_reported_with_what_it_lacks(shop: Shop, keeper: Keeper, restore):
     first = await shop.taken_in()
     shop.back_up()
     lost = [await shop.taken_in(), await shop.taken_in()]
@@ -75,18 +79,16 @@ async def test_an_older_copy_is_reported_with_what_it_lacks(shop: Shop, restore)
     assert (later.problems(), (await begun(again)).problems()) == ([], [])
 
 
-async def test_the_journal_shows_an_older_copy_that_an_old_mark_does_not(shop: Shop, restore):
+async def test_the_journal_shows_an_older_copy_that_an_old_mark_does_not(shop: Shop, keeper: Keeper, restore):
     """The machine died seconds after the last order, and before the word was written."""
-    await begun(shop)
     shop.back_up()
     await asyncio.sleep(1)
     await shop.taken_in()
     assert [one.count for one in (await begun(await restore(shop))).problems()] == [1]
 
 
-async def test_an_older_copy_is_found_while_the_daemon_runs(shop: Shop):
+async def test_an_older_copy_is_found_while_the_daemon_runs(shop: Shop, keeper: Keeper):
     """As on a server, or by a copy over the file in place: device and inode stay the same."""
-    keeper = await begun(shop)
     await shop.taken_in()
     shop.back_up()
     for _ in range(3):
@@ -101,9 +103,8 @@ async def test_an_older_copy_is_found_while_the_daemon_runs(shop: Shop):
 
 @pytest.mark.parametrize("is_noted", [True, False])
 @pytest.mark.parametrize("is_older", [True, False])
-async def test_an_older_copy_beside_the_wal_of_a_newer_file_is_refused(shop: Shop, is_older: bool, is_noted: bool):
+async def test_an_older_copy_beside_the_wal_of_a_newer_file_is_refused(shop: Shop, keeper: Keeper, is_older, is_noted):
     """SQLite would mix both, and the generation would be the newer one's. The last -wal may have begun after the mark."""
-    keeper = await begun(shop)
     await shop.taken_in()
     if is_older:
         shop.back_up()
@@ -127,8 +128,7 @@ async def test_an_older_copy_beside_the_wal_of_a_newer_file_is_refused(shop: Sho
         Database(shop.settings.database.url, inline=True).close()
 
 
-async def test_a_check_that_comes_after_another_one_keeps_what_is_known_of_the_wal(shop, monkeypatch):
-    keeper = await begun(shop)
+async def test_a_check_that_comes_after_another_one_keeps_what_is_known_of_the_wal(shop, keeper, monkeypatch):
     for _ in range(2):
         await shop.taken_in()
         await keeper.check.check()
@@ -143,9 +143,8 @@ async def test_a_check_that_comes_after_another_one_keeps_what_is_known_of_the_w
     assert 0 < mark.in_file <= keeper.kept.high_water.in_file
 
 
-async def test_a_copy_that_was_made_safe_before_a_crash_keeps_its_own_wal(shop, restore, monkeypatch):
+async def test_a_copy_that_was_made_safe_before_a_crash_keeps_its_own_wal(shop, keeper, restore, monkeypatch):
     """The mark is still the one of the newer file then, and the last poll may not be in the tables."""
-    await begun(shop)
     shop.back_up()
     await shop.taken_in()
     await asyncio.sleep(NOTE_EVERY_S)
@@ -162,8 +161,7 @@ async def test_a_copy_that_was_made_safe_before_a_crash_keeps_its_own_wal(shop, 
 
 
 @pytest.mark.parametrize("how", ["no word", "rubbish", "a word of another database", "a folder", "31 MB"])
-async def test_without_a_mark_nothing_is_reported(shop: Shop, restore, how: str):
-    keeper = await begun(shop)
+async def test_without_a_mark_nothing_is_reported(shop: Shop, keeper: Keeper, restore, how: str):
     shop.back_up()
     await shop.taken_in()
     await keeper.check.check()
@@ -221,8 +219,7 @@ async def test_of_an_older_copy_a_row_is_sent_only_where_it_is_certainly_new(sho
     assert (await again.verdict(new))["state"] == "done", "what a till writes now is sent"
 
 
-async def test_no_row_is_sent_while_the_database_refuses_to_end_those_of_the_copy(shop: Shop, restore):
-    await begun(shop)
+async def test_no_row_is_sent_while_the_database_refuses_to_end_those_of_the_copy(shop: Shop, keeper: Keeper, restore):
     orders = [await shop.taken_in(), await shop.taken_in()]
     row = shop.act("accept", orders[0])
     shop.refuse("UPDATE ON delivery_actions", when="NEW.error_code = 'outcome_unknown'")
@@ -247,9 +244,8 @@ async def test_no_row_is_sent_while_the_database_refuses_to_end_those_of_the_cop
     assert len([call for call in again.calls("accept") if call.argument == orders[0].key]) == 1
 
 
-async def test_polls_are_held_until_the_last_ones_cooldown_is_over(shop: Shop, restore):
+async def test_polls_are_held_until_the_last_ones_cooldown_is_over(shop: Shop, keeper: Keeper, restore):
     """Though the copy knows of no poll, and the mark may not know of the last one; and polls alone are no alarm."""
-    keeper = await begun(shop)
     shop.back_up()
     await shop.poll()
     await asyncio.sleep(2.5)
@@ -263,7 +259,7 @@ async def test_polls_are_held_until_the_last_ones_cooldown_is_over(shop: Shop, r
     assert await Keeper(again).check.start() == 0, "nothing is held where nothing was put back"
 
 
-async def test_an_account_that_was_changed_after_the_copy_waits_for_a_person(shop: Shop, restore):
+async def test_an_account_that_was_changed_after_the_copy_waits_for_a_person(shop: Shop, keeper: Keeper, restore):
     changes = pytest.importorskip("orderbridge_fleet.account_changes")
     in_database = pytest.importorskip("orderbridge_fleet.account_settings")
     keys = in_database.MasterKeys([bytes(range(32))])
@@ -278,7 +274,6 @@ async def test_an_account_that_was_changed_after_the_copy_waits_for_a_person(sho
         ]
         shop.database.write_now(lambda tx: changes.put(tx, keys, accounts, shop.clock.now()))
 
-    await begun(shop)
     put(unchanged=None, altered=20, disabled=None, removed=None)
     shop.back_up()
     put(altered=30, added=None)
@@ -296,9 +291,8 @@ async def test_an_account_that_was_changed_after_the_copy_waits_for_a_person(sho
     assert read(again) == ["altered", "disabled", "removed", "unchanged"]
 
 
-async def test_a_device_that_was_revoked_after_the_copy_stays_revoked(shop: Shop, restore):
+async def test_a_device_that_was_revoked_after_the_copy_stays_revoked(shop: Shop, keeper: Keeper, restore):
     devices = pytest.importorskip("orderbridge_board.devices")
-    keeper = await begun(shop)
     cookies = []
     for name in ("bar", "kitchen"):
         code = shop.database.write_now(lambda tx: devices.new_code(tx, devices.ACT, shop.clock.now()))
@@ -317,7 +311,7 @@ async def test_a_device_that_was_revoked_after_the_copy_stays_revoked(shop: Shop
     assert again.database.write_now(pair) is None
 
 
-async def test_a_hanging_disk_of_the_mark_is_reported_and_delays_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+async def test_a_hanging_disk_of_the_mark_is_reported_and_delays_nothing(shop: Shop, keeper: Keeper, monkeypatch):
     """Of what waits meanwhile only the newest is written."""
     gate, entered, written = threading.Event(), threading.Event(), []
 
@@ -326,7 +320,6 @@ async def test_a_hanging_disk_of_the_mark_is_reported_and_delays_nothing(shop: S
         gate.wait()
         written.append(document)
 
-    keeper = await begun(shop)
     monkeypatch.setattr(high_water, "write_document", hangs)
     file = keeper.check._file = high_water.SidecarWriter(keeper.word)
     for _ in range(3):
@@ -345,8 +338,7 @@ async def test_a_hanging_disk_of_the_mark_is_reported_and_delays_nothing(shop: S
     assert not keeper.known.has(Code.LAST_WORD_NOT_WRITTEN)
 
 
-async def test_a_mark_that_no_thread_is_left_for_is_reported(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    keeper = await begun(shop)
+async def test_a_mark_that_no_thread_is_left_for_is_reported(shop: Shop, keeper: Keeper, monkeypatch):
     file = keeper.check._file = high_water.SidecarWriter(keeper.word)
     monkeypatch.setattr(threading.Thread, "start", raising(RuntimeError("can't start new thread")))
     await shop.taken_in()

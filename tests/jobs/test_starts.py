@@ -37,8 +37,7 @@ async def test_the_start_is_there_with_the_order_and_follows_what_changes_it(sho
     assert shop.order(order)["start_utc"] == "2026-03-02 12:10:00.000"
 
 
-async def test_the_moment_is_an_event_once_also_after_a_time_without_a_daemon(open_shop):
-    shop = await open_shop()
+async def test_the_moment_is_an_event_once_also_after_a_time_without_a_daemon(shop: Shop, open_shop):
     order = await shop.taken_in(scheduled_date=WANTED)
     assert follow(shop) == []
     await asyncio.sleep(timedelta(hours=2, minutes=29).total_seconds())

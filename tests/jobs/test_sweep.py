@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -64,7 +63,7 @@ async def test_the_hours_of_silence_are_configured(open_shop):
     assert await swept(shop) == (1, 0)
 
 
-async def ended_order(shop: Shop, **document: Any) -> Any:
+async def ended_order(shop: Shop, **document: object) -> object:
     order = await shop.taken_in(note="Ring twice", **document)
     shop.world.cancel_by_customer(order.key)
     await shop.poll()

@@ -130,12 +130,8 @@ async def test_trouble_that_comes_and_goes_is_logged_once_a_minute(shop: Shop):
             trouble.worked("write")
             await asyncio.sleep(1)
     said = [(line["event"], line.get("failures")) for line in logs]
-    assert said == [
-        ("database.failed", None),
-        ("database.recovered", 1),
-        ("database.failed", None),
-        ("database.recovered", 60),
-    ]
+    first = [("database.failed", None), ("database.recovered", 1)]
+    assert said == [*first, ("database.failed", None), ("database.recovered", 60)]
 
 
 async def test_writes_to_a_read_only_database_are_tried_with_pauses(shop: Shop, monkeypatch: pytest.MonkeyPatch):

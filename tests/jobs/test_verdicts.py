@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,14 +16,12 @@ pytestmark = pytest.mark.plays_daemon
 FOOD = 1005
 BEFORE = {"accept": 1, "on_the_way": 2, "complete": 16, "cancel": 1}
 TARGET = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}
-ABOUT: dict[str, dict[str, object]] = {
-    "open_restaurant": {"restaurant_id": KADIKOY}, "close_restaurant": {"restaurant_id": KADIKOY},
-    "activate_food": {"food_id": FOOD}, "deactivate_food": {"food_id": FOOD},
-}  # fmt: skip
+ABOUT = {f"{word}_restaurant": {"restaurant_id": KADIKOY} for word in ("open", "close")}
+ABOUT |= {f"{word}_food": {"food_id": FOOD} for word in ("activate", "deactivate")}
 ACTIONS = [*BEFORE, *ABOUT]
 
 
-async def asked(shop: Shop, action: str, **columns: Any) -> int:
+async def asked(shop: Shop, action: str, **columns: object) -> int:
     """A row whose action is due: its order, restaurant or food is as the action finds it, and acknowledged."""
     if action in BEFORE:
         order = await shop.taken_in(status_id=BEFORE[action])
@@ -199,7 +196,7 @@ async def test_a_cancelled_order_ends_its_other_rows(shop: Shop):
 async def test_a_failure_of_ours_in_one_row_harms_no_other(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     order, act = await shop.taken_in(), shop.account.client.act
 
-    async def broken(action: str, *of: Any) -> None:
+    async def broken(action, *of):
         if action == "deactivate_food":
             raise RuntimeError("broken")
         await act(action, *of)

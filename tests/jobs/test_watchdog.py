@@ -4,7 +4,6 @@ import asyncio
 import re
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from tests.jobs.shop import FakeClock
@@ -29,7 +28,7 @@ async def found_after(hung_at: float, clock: FakeClock) -> float:
 
     pulse = Pulse()
     settings, database = SimpleNamespace(database=config.Database()), SimpleNamespace(wait_until_free=never)
-    daemon: Any = SimpleNamespace(pulse=pulse, _clock=clock, _settings=settings, database=database)
+    daemon = SimpleNamespace(pulse=pulse, _clock=clock, _settings=settings, database=database)
     hearing = asyncio.create_task(Daemon._check_threads(daemon))
     await asyncio.sleep(0)
     fed = clock.monotonic()

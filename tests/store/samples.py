@@ -44,10 +44,8 @@ DAEMONS = set("state attempts next_attempt_utc expires_utc http_status error_cod
 DAEMONS |= {"finished_utc", "until_utc"}  # columns of delivery_actions
 SESSION = {"postgresql": "SELECT pg_backend_pid()", "mariadb": "SELECT connection_id()"}
 _END = {"postgresql": "SELECT pg_terminate_backend(?, 60000)", "mariadb": "KILL ?"}
-_THERE = {
-    "postgresql": "SELECT 1 FROM pg_stat_activity WHERE pid = ?",
-    "mariadb": "SELECT 1 FROM information_schema.processlist WHERE id = ?",
-}
+_THERE = {"postgresql": "SELECT 1 FROM pg_stat_activity WHERE pid = ?"}
+_THERE["mariadb"] = "SELECT 1 FROM information_schema.processlist WHERE id = ?"
 
 
 def key(number: int) -> str:

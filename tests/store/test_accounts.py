@@ -4,14 +4,13 @@ import base64
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import event
 from structlog.testing import capture_logs
 from tests.databases import SERVERS, SQLITE, only
 
 from tests.store.samples import (  # isort: skip
-    LATER, LATER_TEXT, NOW, NOW_TEXT, OTHER, RESTAURANT, Row, difference, key, one, order_row, put, put_order,
+    LATER, LATER_TEXT, NOW, NOW_TEXT, OTHER, RESTAURANT, AnyPos, Row, difference, key, one, order_row, put, put_order,
     put_orders, rows,
 )  # fmt: skip
 from orderbridge.model import Token
@@ -32,7 +31,7 @@ def register(database: Database, fingerprint: str = FINGERPRINT, name: str = "ka
     database.write_now(lambda tx: accounts.register(tx, [Entry(fingerprint, name)]))
 
 
-def account_row(pos: Any, fingerprint: str = FINGERPRINT) -> Row:
+def account_row(pos: AnyPos, fingerprint: str = FINGERPRINT) -> Row:
     return one(pos, "SELECT * FROM delivery_accounts WHERE fingerprint = ?", fingerprint)
 
 
@@ -148,7 +147,7 @@ def test_of_two_that_race_only_one_may_poll(url, database):
     assert sorted(first + second) == rounds
 
 
-def reaches(pos: Any, account: str, restaurant: str = RESTAURANT) -> None:
+def reaches(pos: AnyPos, account: str, restaurant: str = RESTAURANT) -> None:
     put(pos, "delivery_restaurants", account=account, id=restaurant, name="Kadıköy")
 
 

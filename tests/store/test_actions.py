@@ -1,7 +1,6 @@
 """The outbox's transitions: each writes its own columns, guarded by the state that the row must have."""
 
 from dataclasses import replace
-from datetime import datetime
 from itertools import product
 from typing import Any
 
@@ -165,7 +164,7 @@ def finish(tx: Any, row_id: int, verdict: Verdict = REFUSED, words: str | None =
     return bool(actions.finish(tx, [(row_id, End(verdict, words, 2))], LATER))
 
 
-def postpone(tx: Any, row_id: int, state: ActionState = ActionState.PENDING, at: datetime | None = LATER) -> None:
+def postpone(tx: Any, row_id: int, state=ActionState.PENDING, at=LATER) -> None:
     actions.postpone(tx, [(row_id, Wait(state, at, TIMEOUT.code, TIMEOUT.http_status, "Biraz bekleyin.", 1))])
 
 

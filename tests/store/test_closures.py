@@ -1,10 +1,9 @@
 """Closures as the view shows them, and their planned ends, on every database."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from tests.store.samples import NOW, NOW_TEXT, RESTAURANT, at, put, put_action, rows
+from tests.store.samples import NOW, NOW_TEXT, RESTAURANT, AnyPos, at, put, put_action, rows
 
 from orderbridge.store import closures, problem_rows
 from orderbridge.store.ddl import time_text
@@ -15,15 +14,15 @@ PAIRS = [("close_restaurant", "open_restaurant", {}), ("deactivate_food", "activ
 both = pytest.mark.parametrize("action, opposite, subject", PAIRS)
 
 
-def done(pos: Any, action: str, **columns: object) -> int:
+def done(pos: AnyPos, action: str, **columns: object) -> int:
     return put_action(pos, action, **{"state": "done", "finished_utc": NOW_TEXT, "known_by": "answer"} | columns)
 
 
-def ends(pos: Any, action: str = "close_restaurant", **columns: object) -> int:
+def ends(pos: AnyPos, action: str = "close_restaurant", **columns: object) -> int:
     return done(pos, action, valid_until_minutes=30, until_utc=time_text(UNTIL), **columns)
 
 
-def shown(pos: Any) -> list[int]:
+def shown(pos: AnyPos) -> list[int]:
     return [row["action_id"] for row in rows(pos, "SELECT action_id FROM delivery_closures ORDER BY action_id")]
 
 

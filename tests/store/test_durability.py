@@ -1,7 +1,6 @@
 """Whether a commit is on disk when it returns: the settings, the remedies, and sessions that are corrected."""
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from sqlalchemy import Connection, event, make_url, text
@@ -14,7 +13,7 @@ from orderbridge.store.inspection import Durability, failover
 from orderbridge.texts import sentence
 
 
-def answering(dialect: str, *answers: Any) -> Any:
+def answering(dialect: str, *answers: object) -> SimpleNamespace:
     """A connection to a server that has these settings; changing a real one's would concern all its databases."""
     of, rows = SimpleNamespace(name=dialect), iter(answers)
     return SimpleNamespace(dialect=of, exec_driver_sql=lambda _: SimpleNamespace(one=lambda: next(rows)))
@@ -85,7 +84,7 @@ def test_standbys_of_a_postgresql():
         (["quorum"], "ANY 1 (*)", "is on a standby"), ([], "one", "No standby of"),
     ):  # fmt: skip
 
-        def ask(statement: str, states=states, names=names) -> Any:
+        def ask(statement: str, states=states, names=names):
             answer = "pos" if "current_user" in statement else names
             return SimpleNamespace(scalars=lambda: SimpleNamespace(all=lambda: states), scalar=lambda: answer)
 

@@ -4,7 +4,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -34,7 +33,7 @@ def replace(path: Path) -> None:
     other.replace(path)
 
 
-LOST: dict[str, Callable[[Path], object]] = {
+LOST = {
     "removed": Path.unlink,
     "moved while": lambda path: path.rename(beside(path, "-old")),
     "replaced by a copy of itself": replace,

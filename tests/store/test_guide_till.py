@@ -1,7 +1,4 @@
-"""The till of the POS guide, run with the guide's own statements on each database: nothing lost, nothing twice.
-
-The steps here are the guide's, one for one; the statements are cut out of its page, so that what is printed there is what ran.
-"""
+"""The till of the POS guide, with the statements cut out of its page, on each database: nothing lost, nothing twice."""
 
 import os
 import re
@@ -33,6 +30,17 @@ CLOCKS = {
     for kind, name in (("sqlite", "SQLite"), ("postgresql", "PostgreSQL"), ("mariadb", "MariaDB"))
 }
 OWN_TABLES = re.findall(r"CREATE TABLE .*?\);", re.sub(r"--.*", "", PAGE), re.DOTALL)
+# The set-up of each server under its heading, and nothing but prose between them.
+COMMANDS = {
+    kind.lower(): commands
+    for kind, commands in re.findall(r"### (\w+)\n(?:(?!```|#)[^\n]*\n)*```sh\n(.*?)```", PAGE, re.DOTALL)
+}
+CLIENT = {POSTGRESQL: "psql", MARIADB: "mariadb"}
+MINE = f"obs_guide_{os.getpid()}"
+PRODUCTS = re.search(r"### Your products\n(.*?)\n## ", PAGE, re.DOTALL)
+SHOWN = re.compile(r"```sql\n(.*?)```\n```\n(.*?)```", re.DOTALL)
+FOODS = [(1001, "Mercimek Çorbası", "renamed", "Mercimek"), (1002, "Ezogelin Çorbası", "new", None)]
+FOODS += [(1003, "Yayla Çorbası", "gone", None), (1004, "Tarhana", "gone", None), (1005, "Ayran", "new", None)]
 
 
 def sql(*words: str) -> str:
@@ -367,15 +375,6 @@ def test_a_double_click_switches_a_food_or_a_restaurant_once(database, pos, till
     assert till.seen == [(named[0], "done"), (closed[0], "done")]
 
 
-# The set-up of each server under its heading, and nothing but prose between them.
-COMMANDS = {
-    kind.lower(): commands
-    for kind, commands in re.findall(r"### (\w+)\n(?:(?!```|#)[^\n]*\n)*```sh\n(.*?)```", PAGE, re.DOTALL)
-}
-CLIENT = {POSTGRESQL: "psql", MARIADB: "mariadb"}
-MINE = f"obs_guide_{os.getpid()}"
-
-
 def script(kind: str, server: URL) -> str:
     """What stands there, with names of this run's own. pip, the service and the daemon are not there: without their lines."""
     lines = [line for line in COMMANDS[kind].splitlines() if not re.match(r"pip|orderbridge check", line)]
@@ -438,12 +437,6 @@ def test_the_setup_statements_work_in_their_order(kind: str, database: Database,
         daemon.close()
     finally:
         remove(database.engine, kind)
-
-
-PRODUCTS = re.search(r"### Your products\n(.*?)\n## ", PAGE, re.DOTALL)
-SHOWN = re.compile(r"```sql\n(.*?)```\n```\n(.*?)```", re.DOTALL)
-FOODS = [(1001, "Mercimek Çorbası", "renamed", "Mercimek"), (1002, "Ezogelin Çorbası", "new", None)]
-FOODS += [(1003, "Yayla Çorbası", "gone", None), (1004, "Tarhana", "gone", None), (1005, "Ayran", "new", None)]
 
 
 def test_the_statements_about_products_give_the_rows_that_are_shown(database: Database, pos: Pos):

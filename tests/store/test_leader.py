@@ -2,18 +2,19 @@
 
 import os
 from collections.abc import Callable, Iterator
-from typing import NoReturn
 
 import pytest
 from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import OperationalError
 from tests import databases
+from tests.jobs.shop import raising
 from tests.store.samples import SESSION, Pos, end_session
 
 from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
 
 Daemon = Callable[..., LeaderLock]
+refused = raising(OperationalError("SELECT 1", {}, ConnectionError("refused")))
 
 
 @pytest.fixture
@@ -67,10 +68,6 @@ def test_after_a_broken_connection_the_lock_is_taken_again_unless_another_has_it
     assert (first.is_lost(), second.take()) == (False, False)
     kill(pos, first)
     assert [second.take(), first.take(), first.is_lost()] == [True, False, True]
-
-
-def refused(*_: object) -> NoReturn:
-    raise OperationalError("SELECT 1", {}, ConnectionError("refused"))
 
 
 @databases.only(*databases.SERVERS)

@@ -1,6 +1,5 @@
 """Silence: what is counted, which orders end by it, and which never do. tests/jobs/test_starts.py has the starts."""
 
-from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -41,7 +40,7 @@ def end_silent(database: Database) -> list[str]:
     return end_these(database, database.read_now(lambda tx: order_times.silent(tx, DAY, NOW)))
 
 
-def end_these(database: Database, keys: Sequence[str]) -> list[str]:
+def end_these(database: Database, keys: list[str]) -> list[str]:
     return database.write_now(lambda tx: order_times.end_silent(tx, keys, now=NOW, silence=DAY))
 
 

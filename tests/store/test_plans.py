@@ -25,10 +25,8 @@ from orderbridge.store.dialects.mysql import NEWS
 from orderbridge.store.rows import ORDER, lock
 
 NUMBER = 8000
-BIG = {
-    f"delivery_{name}"
-    for name in "orders order_items order_item_options order_events actions action_attempts quarantine".split()
-}
+LARGE = "orders order_items order_item_options order_events actions action_attempts quarantine"
+BIG = {f"delivery_{name}" for name in LARGE.split()}
 PARTIAL = {f"delivery_orders_{name}_ix" for name in ("new", "changed", "open", "taken", "contents")}
 PARTIAL |= {f"delivery_actions_{name}_ix" for name in ("unfinished", "failed", "withdraw", "planned", "subject")}
 PARTIAL.add("delivery_quarantine_unresolved_ix")

@@ -82,10 +82,9 @@ def test_a_pooler_that_gives_sessions_away_is_refused_to_every_daemon(url: str, 
         for _ in range(3):
             with pytest.raises(Unusable, check=says("pool_mode = session")):
                 membership.take()
-        file.write_text(
-            f'language = "en"\n[marketplace]\nbase_url = "https://127.0.0.1:1"\n[database]\nurl = "{behind}"\n[[accounts]]\n'
-            'name = "kadikoy"\napp_secret_key = "one"\nrest_secret_key = "two"\n'
-        )
+        market = 'language = "en"\n[marketplace]\nbase_url = "https://127.0.0.1:1"\n'
+        account = '[[accounts]]\nname = "kadikoy"\napp_secret_key = "one"\nrest_secret_key = "two"\n'
+        file.write_text(f'{market}[database]\nurl = "{behind}"\n{account}')
         program = Path(sys.executable).with_name("orderbridge")
         ended = subprocess.run([program, "--config", file, "run"], capture_output=True, text=True, check=False)
     assert (ended.returncode, "pool_mode = session" in ended.stderr) == (78, True)

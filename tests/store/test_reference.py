@@ -18,9 +18,7 @@ def replace(database: Database, *found: Restaurant, account: str = "kadikoy", wh
     return database.write_now(lambda tx: reference.update_restaurants(tx, account, found, whole=whole))
 
 
-def take_in(
-    database: Database, reasons: dict[int, str] | None = None, methods: Variables = NONE, *, whole: bool = False
-) -> int:
+def take_in(database: Database, reasons: dict[int, str] | None = None, methods=NONE, *, whole: bool = False) -> int:
     return database.write_now(lambda tx: reference.update_common(tx, reasons or {}, methods, whole=whole))
 
 

@@ -102,6 +102,10 @@ OURS_ON_SQLITE = {
 }
 
 
+CASES = {databases.SQLITE: (ON_SQLITE, OURS_ON_SQLITE), databases.MARIADB: (ON_MARIADB, OURS_ON_MARIADB)}
+CASES[databases.POSTGRESQL] = (ON_POSTGRESQL, OURS_ON_POSTGRESQL)
+
+
 def judged(database: Database, pos: Pos, case: Case) -> str:
     """Whose fault it is that a second order is not taken in."""
     databases.empty(database)
@@ -124,13 +128,6 @@ def run(pos: Pos, statements: str) -> None:
 
 def take_in(database: Database, payment_key: str, note: str = "") -> None:
     database.write_now(lambda tx: orders.insert_new(tx, "kadikoy", [arrival(payment_key, facts=facts(note=note))], NOW))
-
-
-CASES = {
-    databases.SQLITE: (ON_SQLITE, OURS_ON_SQLITE),
-    databases.POSTGRESQL: (ON_POSTGRESQL, OURS_ON_POSTGRESQL),
-    databases.MARIADB: (ON_MARIADB, OURS_ON_MARIADB),
-}
 
 
 def test_a_fault_of_the_document_or_the_pos_is_a_refusal_and_one_of_ours_is_none(database, pos, kind):

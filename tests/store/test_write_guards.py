@@ -25,10 +25,8 @@ from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
 TABLES = [table for table in metadata.sorted_tables if not table.is_view]
 GUARD = "delivery_guard"
 SECRET = {f"delivery_{name}" for name in ("tokens", "account_settings", "board_devices", "board_pairing")}
-AN_ORDER = (
-    "INSERT INTO delivery_orders (payment_key, account, status, received_utc, changed_utc)"
-    f" VALUES ('{KEY}', 'k', 'RECEIVED', '{NOW_TEXT}', '{NOW_TEXT}')"
-)
+COLUMNS = "payment_key, account, status, received_utc, changed_utc"
+AN_ORDER = f"INSERT INTO delivery_orders ({COLUMNS}) VALUES ('{KEY}', 'k', 'RECEIVED', '{NOW_TEXT}', '{NOW_TEXT}')"
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 as_a_user = pytest.mark.parametrize("till", ["user"], indirect=True)
 

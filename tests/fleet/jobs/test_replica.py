@@ -288,9 +288,8 @@ async def test_a_bucket_taken_again_can_be_released_again(town: Town):
 
 
 async def test_accounts_of_other_replicas_are_left_to_them_with_their_rows(town: Town):
-    shares = town.shared("chain")
+    shares, shop = town.shared("chain"), town.shop
     town.put("kadikoy")
-    shop = town.shop
     async with running(town.daemon, for_s=40.0):
         assert (town.at_work, town.polls("kadikoy")) == ({"chain"}, 0)
         foreign = shop.act("deactivate_food", food_id=11, account="kadikoy")
@@ -421,8 +420,7 @@ async def test_the_lead_gives_up_its_role_after_writing_its_check(town: Town, mo
 
 
 async def test_rows_in_flight_of_another_replica_are_recovered_first(town: Town):
-    shares = town.shared("chain")
-    shop = town.shop
+    shares, shop = town.shared("chain"), town.shop
     order = shop.place(restaurant_id=USKUDAR)
     async with running(town.daemon, for_s=35.0):
         shares.excess = set(shares.mine)

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 from sqlalchemy import Connection, text
@@ -22,10 +21,8 @@ pytestmark = databases.only(databases.SERVERS[0])
 ALL = frozenset(range(64))
 WITHIN_S = 30.0
 COUNT = text("SELECT count(*) FROM delivery_replicas")
-MAKE = (
-    "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not here'; END $$;"
-    " CREATE TRIGGER refuse BEFORE UPDATE ON delivery_buckets EXECUTE FUNCTION refuse()"
-)
+REFUSE = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not here'; END $$"
+MAKE = f"{REFUSE}; CREATE TRIGGER refuse BEFORE UPDATE ON delivery_buckets EXECUTE FUNCTION refuse()"
 DROP = "DROP TRIGGER refuse ON delivery_buckets; DROP FUNCTION refuse"
 
 
@@ -356,7 +353,7 @@ def test_a_stopped_replica_with_an_open_transaction_blocks_no_successor(two, dat
     in_time: list[bool] = []
 
     def stand_still(tx: Connection) -> None:
-        driver: Any = tx.connection.driver_connection
+        driver = tx.connection.driver_connection
         with driver.cursor().copy("COPY delivery_problems FROM STDIN"):
             began.set()
             in_time.append(over.wait(WITHIN_S))
