@@ -110,7 +110,8 @@ class Checkup:
         """Check the health once and report changes. Returns the open problems."""
         found = await self._find()
         # Only now, since the clock may be set during the read. With database trouble a good poll may not be noted.
-        if abs(wall_ahead(self._clock) - self._ahead) > CLOCK_JUMP_S or self._database.trouble:
+        is_troubled = self._database.trouble or self.own_problems.is_held
+        if abs(wall_ahead(self._clock) - self._ahead) > CLOCK_JUMP_S or is_troubled:
             self.expect_late_polls()
         if self._clock.monotonic() < self._unsure_until:
             found = [replace(one, behind=one.code) if one.code in BY_TIME_ALONE else one for one in found]
