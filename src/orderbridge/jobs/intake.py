@@ -195,8 +195,7 @@ class Intake:
         orders.insert_new(connection, self._account.name, arrivals, now, starts)
         received = cache(lambda key: orders.received_lately(connection, self._account.name, now, key))
         for order in fresh if accepting else ():
-            minutes = self._accept_in(order, received)
-            if minutes is not None:
+            if (minutes := self._accept_in(order, received)) is not None:
                 asked = {"action": Action.ACCEPT, "payment_key": order.payment_key, "preparing_time": minutes}
                 actions.add_once(connection, f"{AUTO_MARK}{order.payment_key}", **asked, created_by="orderbridge")
         quarantine.resolve(connection, [order.payment_key for order in fresh], now)

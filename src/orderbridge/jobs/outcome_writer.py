@@ -246,8 +246,7 @@ class OutcomeWriter:
         now = self.context.clock.now()
         known, locked = orders.hold(connection, [row.payment_key for row, _ in ends if row.payment_key])
         _, fresh = self._read(connection, [row for row, _ in ends], now)
-        sent = [row.id for row, _ in ends if row.state == ActionState.SENDING]
-        histories = unfinished.histories(connection, sent)
+        histories = unfinished.histories(connection, [row.id for row, _ in ends if row.state == ActionState.SENDING])
         answers: list[tuple[Due, Verdict | Fresh]] = []
         postings = []
         for row, verdict in ends:

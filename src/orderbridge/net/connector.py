@@ -123,9 +123,8 @@ def of_addresses(errors: Sequence[BaseException]) -> tuple[BaseException | None,
         (error, of_system(error) or ("connect_timeout" if isinstance(error, TimeoutError) else "")) for error in errors
     ]
     known = [(error, reason) for error, reason in reasons if reason]
-    if known:
-        return min(known, key=lambda one: _RANKS.index(one[1]))
-    return (errors[-1] if errors else None), ""
+    last = errors[-1] if errors else None
+    return min(known, key=lambda one: _RANKS.index(one[1]), default=(last, ""))
 
 
 async def connect(host: str, port: int, *, tls: ssl.SSLContext, proxy: Proxy | None) -> Connection:

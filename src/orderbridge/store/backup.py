@@ -128,9 +128,8 @@ def _copy(
                 raise StoreError(key, file=about, error=damage)
             make_way(descriptor)
             os.fsync(descriptor)
-            size = os.fstat(descriptor).st_size
             _give_name(partial, target)
-            return size
+            return os.fstat(descriptor).st_size
     except FileExistsError:
         raise StoreError("backup.exists", file=target) from None
     except (OSError, sqlite3.Error) as error:

@@ -61,8 +61,8 @@ def _own() -> tuple[frozenset[str], frozenset[str]]:
     filled: set[str] = set()
     for table in metadata.tables.values():
         named = [one for one in table.constraints if isinstance(one, PrimaryKeyConstraint | UniqueConstraint)]
-        given = table.is_view or table is orders  # another account may store the same order at once
-        for one in () if given else (*named, *(index for index in table.indexes if index.unique)):
+        # Another account may store the same order at once.
+        for one in () if table.is_view or table is orders else (*named, *(one for one in table.indexes if one.unique)):
             keys |= {str(one.name), ", ".join(f"{table.name}.{column.name}" for column in one.columns)}
         filled |= {f"{table.name}.{one.name}" for one in table.columns if one.identity or one.server_default}
     return frozenset(keys), frozenset(filled)

@@ -79,8 +79,7 @@ def write_document(path: Path, document: object) -> None:
     """Write the document atomically. Raises OSError."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     beside = path.with_name(f"{path.name}.new")
-    with suppress(FileNotFoundError):
-        beside.unlink()
+    beside.unlink(missing_ok=True)
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, MODE)
     try:
         os.write(descriptor, json.dumps(document, default=lambda moment: moment.isoformat()).encode())

@@ -82,10 +82,9 @@ def refuse_overwritten(path: str) -> None:
     marker = Path(real + OVERWRITTEN)
     with suppress(OSError):
         noted = marker.read_bytes()
-        if not Path(real + "-wal").exists() or noted != salts(real):
-            marker.unlink()
-            return
-        raise Unusable("database.file_overwritten", file=path)
+        if Path(real + "-wal").exists() and noted == salts(real):
+            raise Unusable("database.file_overwritten", file=path)
+        marker.unlink()
 
 
 def refuse_foreign_wal(path: str) -> None:
