@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.web.asking import WITHIN_S, Process, sent, until
+from tests.web.asking import WITHIN_S, Process, running, sent, until
 
 from orderbridge import config
 from orderbridge.clock import SystemClock
@@ -81,13 +81,9 @@ class Shop(Process):
 async def opened(shop: Shop, **changes: Any) -> AsyncIterator[Address]:
     shop.web = web(**changes)
     listening = Listening(shop, shop.web)
-    task = asyncio.create_task(listening.run())
-    try:
+    async with running(listening):
         await until(lambda: listening.addresses)
         yield listening.addresses[0]
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 @dataclass

@@ -44,14 +44,8 @@ async def tap(tablet: Tablet, action: str, **more: Any) -> dict[str, Any]:
 
 async def rows(branch: Branch, order: Order) -> list[dict[str, Any]]:
     """The order's rows, once all have their end."""
-    found: list[dict[str, Any]] = []
-
-    def are_over() -> bool:
-        found[:] = branch.till.rows(ROWS, order.key)
-        return all(row["state"] in FINAL for row in found)
-
-    await until(are_over)
-    return found
+    await until(lambda: all(row["state"] in FINAL for row in branch.till.rows(ROWS, order.key)))
+    return branch.till.rows(ROWS, order.key)
 
 
 @pytest.mark.parametrize("ends", ["before the row", "after the row"])

@@ -4,6 +4,7 @@ import sqlite3
 
 from tests.cli.conftest import command, config_file, configure, path, pos, run
 from tests.cli.shell import Run, document
+from tests.store.samples import put
 
 from orderbridge_board import devices
 
@@ -29,10 +30,8 @@ def test_a_code_has_a_role_and_a_new_one_explains_why_the_last_is_invalid(run: R
 
 def test_a_tablet_is_listed_and_revoked(run: Run, pos: sqlite3.Connection):
     assert "No tablet is paired" in run("board", "devices").err
-    moment = "2026-03-01 12:00:00.000"
-    row = ("a1", "Counter", devices.ACT, "hash", moment, moment)
-    columns = "id, name, role, cookie_hash, paired_utc, seen_utc"
-    pos.execute(f"INSERT INTO delivery_board_devices ({columns}) VALUES (?,?,?,?,?,?)", row)
+    times = dict.fromkeys(("paired_utc", "seen_utc"), "2026-03-01 12:00:00.000")
+    put(pos, "delivery_board_devices", id="a1", name="Counter", role=devices.ACT, cookie_hash="hash", **times)
     (one,) = run("board", "devices", "--json").json
     assert (one["id"], one["name"], one["role"]) == ("a1", "Counter", devices.ACT)
     assert "hash" not in run("board", "devices").out

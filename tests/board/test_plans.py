@@ -26,5 +26,4 @@ def test_no_query_scans_a_big_table(name, years):
     with plans(years) as found, years.engine.connect() as connection, connection.begin() as transaction:
         WORK[name](connection)
         transaction.rollback()
-    assert found
-    assert [(statement, scans) for statement, scans in found if scans] == []
+    assert (bool(found), [(statement, scans) for statement, scans in found if scans]) == (True, [])

@@ -225,9 +225,7 @@ CHANGES = [
     f"UPDATE delivery_orders SET changed_utc = '{time_text(NOW + HOUR)}'",
     f"UPDATE delivery_orders SET ended_utc = '{MOMENT}' WHERE payment_key = '{OTHER}'",
     f"UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = '{OTHER}'",  # read, after its end
-    "UPDATE delivery_actions SET state = 'sending'",
-    "UPDATE delivery_actions SET attempts = 1",
-    "UPDATE delivery_actions SET withdraw = 1",
+    *(f"UPDATE delivery_actions SET {one}" for one in ("state = 'sending'", "attempts = 1", "withdraw = 1")),
     "UPDATE delivery_actions SET error_code = 'rate_limited'",
     "UPDATE delivery_actions SET next_attempt_utc = '2030-01-01 00:00:00.000'",
     f"UPDATE delivery_actions SET state = 'done', finished_utc = '{MOMENT}'",

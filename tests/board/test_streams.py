@@ -11,7 +11,7 @@ import pytest
 from starlette.types import Message
 from tests.board.tablets import CLOCK, Ear, Shop, Tablet
 from tests.store.samples import KEY, OTHER, put_action, put_order
-from tests.web.asking import asked, until
+from tests.web.asking import asked, running, until
 
 from orderbridge.clock import SystemClock
 from orderbridge.rules.problems import Code, Problem, Severity
@@ -203,16 +203,14 @@ async def test_an_unread_stream_is_closed_silently(shop: Shop, tablet: Tablet, m
 
 async def test_the_streams_of_a_board_that_is_turned_off_end(shop: Shop):
     listening = Listening(shop, shop.web)
-    task = asyncio.create_task(listening.run())
-    await until(lambda: listening.addresses)
-    first = listening.addresses[0]
-    async with Tablet(first, shop.pair()).stream() as ear:
-        assert await ear.news() == "changed"
-        shop.web = shop.web.model_copy(update={"board": "off"})
-        listening.use(shop.web)
-        while await ear.news() is not None:
-            pass
-    await until(lambda: listening.addresses and listening.addresses[0] != first)
-    assert [(await asked(listening.addresses[0], path))[0] for path in ("/livez", "/board/state")] == [200, 404]
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    async with running(listening):
+        await until(lambda: listening.addresses)
+        first = listening.addresses[0]
+        async with Tablet(first, shop.pair()).stream() as ear:
+            assert await ear.news() == "changed"
+            shop.web = shop.web.model_copy(update={"board": "off"})
+            listening.use(shop.web)
+            while await ear.news() is not None:
+                pass
+        await until(lambda: listening.addresses and listening.addresses[0] != first)
+        assert [(await asked(listening.addresses[0], path))[0] for path in ("/livez", "/board/state")] == [200, 404]

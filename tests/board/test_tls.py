@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.board.tablets import CLOCK, Answer, Shop, Tablet, answer_of, web
 from tests.store.samples import KEY, put_order
-from tests.web.asking import rest_of, until
+from tests.web.asking import rest_of, running, until
 
 from orderbridge.cli import bundle
 from orderbridge.cli.check import Checked
@@ -37,11 +37,9 @@ def encrypted(file: Path) -> Web:
 async def listening(shop: Shop, made: Certificates) -> AsyncIterator[Listening]:
     shop.web = encrypted(made.server_file)
     listening = Listening(shop, shop.web)
-    task = asyncio.create_task(listening.run())
-    await until(lambda: listening.addresses)
-    yield listening
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    async with running(listening):
+        await until(lambda: listening.addresses)
+        yield listening
 
 
 async def asked(listening: Listening, made: Certificates, line: str, cookie: str = "", body: bytes = b"") -> Answer:
@@ -104,16 +102,14 @@ async def test_an_unusable_certificate_at_the_start_is_reported(bad, shop, tmp_p
     if bad is not None:
         file.write_text(bad)
     listening = Listening(shop, encrypted(file))
-    task = asyncio.create_task(listening.run())
-    await until(lambda: problems_of(listening))
-    since = listening.page.since
-    assert problems_of(listening) == [("certificate_refused", "severe")]
-    file.write_text(make_certificates(tmp_path).server_file.read_text())
-    listening.use(encrypted(file))
-    await until(lambda: problems_of(listening) == [])
-    assert (since is not None, listening.page.since, len(listening.addresses)) == (True, None, 1)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    async with running(listening):
+        await until(lambda: problems_of(listening))
+        since = listening.page.since
+        assert problems_of(listening) == [("certificate_refused", "severe")]
+        file.write_text(make_certificates(tmp_path).server_file.read_text())
+        listening.use(encrypted(file))
+        await until(lambda: problems_of(listening) == [])
+        assert (since is not None, listening.page.since, len(listening.addresses)) == (True, None, 1)
 
 
 def problems_of(listening: Listening) -> list[tuple[str, str]]:

@@ -7,11 +7,9 @@ from tests.store.samples import KEY, NOW, NOW_TEXT, key, opened, put_document, p
 from orderbridge.marketplace.documents import read_stored
 from orderbridge.store import journal
 
-CUSTOMER = {
-    "customer_name": "Canan Kanarya", "customer_phone": "+90 555 123 45 67", "address": "Serçe Sokak",
-    "address_description": "mavi kapinin yani", "note": "zili calmayin lutfen",
-    "payload": '{"customer": "Canan Kanarya", "more": "' + "zili calmayin lutfen " * 400 + '"}',
-}  # fmt: skip
+CUSTOMER = {"customer_name": "Canan Kanarya", "customer_phone": "+90 555 123 45 67", "address": "Serçe Sokak"}
+CUSTOMER |= {"address_description": "mavi kapinin yani", "note": "zili calmayin lutfen"}
+CUSTOMER["payload"] = '{"customer": "Canan Kanarya", "more": "' + "zili calmayin lutfen " * 400 + '"}'
 CANARIES = ("Canan", "555 123", "Serçe", "mavi kapinin", "zili calmayin")
 
 
@@ -39,10 +37,9 @@ def test_afterwards_the_file_does_not_hold_the_customer(wanted, run, customer, p
 
 
 def test_the_journal_of_documents_forgets_the_customer_too(run, customer, path):
-    folder = path.parent / "pos.db.documents"
-    document = read_stored(f'{{"payment_key": "{KEY}", "name": "Canan"}}')
-    other = read_stored(f'{{"payment_key": "{key(1)}", "name": "Baska"}}')
-    journal.append(folder, [journal.line("kadikoy", one, NOW) for one in (document, other)], NOW)
+    folder, documents = path.parent / "pos.db.documents", {KEY: "Canan", key(1): "Baska"}.items()
+    kept = [read_stored(f'{{"payment_key": "{order}", "name": "{name}"}}') for order, name in documents]
+    journal.append(folder, [journal.line("kadikoy", one, NOW) for one in kept], NOW)
     (file,) = folder.iterdir()
     assert "Canan" in file.read_text()
     assert run("erase", "--phone", "05551234567", "--yes", "--json").json["journal"] == 1

@@ -21,10 +21,8 @@ def heard(configuration: Path) -> Callable[[], list[list[str]]]:
     """The reports to the command: event, code, subject; only of runs that ended, because a stop may kill one."""
     folder = configuration.parent
     alarm = folder / "alarm"
-    alarm.write_text(
-        f"#!{sys.executable} -S\nimport json, os, sys\n"
-        f"open({str(folder / 'heard')!r}, 'a').write(json.dumps([os.getpid(), *sys.argv[1:4]]) + '\\n')\n"
-    )
+    noting = f"open({str(folder / 'heard')!r}, 'a').write(json.dumps([os.getpid(), *sys.argv[1:4]]) + '\\n')\n"
+    alarm.write_text(f"#!{sys.executable} -S\nimport json, os, sys\n{noting}")
     alarm.chmod(0o755)
     configuration.write_text(f'{configuration.read_text()}\n[alarms]\ncommand = ["{alarm}"]\n')
 

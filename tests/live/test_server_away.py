@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,6 @@ class Pos:
 
 @pytest.fixture(scope="module", params=[POSTGRESQL, MARIADB])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    make: Callable[[], contextlib.AbstractContextManager[Server]]
     make = databases.own_mariadb_server if request.param == databases.MARIADB else databases.own_postgresql_server
     with make() as server:
         yield server

@@ -146,10 +146,8 @@ def test_cancel_reasons() -> None:
 
 @pytest.mark.interface("Payment and shipping methods")
 def test_variables() -> None:
-    data = {
-        "paymentMethod": [{"key": "CASH", "name": "Nakit"}, {"name": "x"}],
-        "shippingMethod": [{"key": "pickup", "name": "Gel Al"}],
-    }
+    data = {"paymentMethod": [{"key": "CASH", "name": "Nakit"}, {"name": "x"}]}
+    data["shippingMethod"] = [{"key": "pickup", "name": "Gel Al"}]
     assert read_variables(data) == Variables({"CASH": "Nakit"}, {"pickup": "Gel Al"})
 
 

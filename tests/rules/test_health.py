@@ -62,7 +62,6 @@ def test_a_planned_first_poll_is_late_only_after_its_time(planned, expected, lef
 
 
 LATE = {"last_poll_utc": OLD, "last_poll_ok_utc": OLD}
-LATER = {"last_poll_ok_utc": OLD, "next_poll_utc": NOW + timedelta(seconds=15)}
 UNAVAILABLE = {"state": "failing", "last_error": "service_error: HTTP 503"}
 TOKEN_OVER = {"state": "failing", "last_error": "unauthorized: Invalid or expired access token"}
 ACCOUNTS: list[tuple[dict[str, Any], Code | None, Severity]] = [
@@ -70,7 +69,7 @@ ACCOUNTS: list[tuple[dict[str, Any], Code | None, Severity]] = [
     ({"last_poll_ok_utc": NOW - timedelta(seconds=91)}, Code.NO_GOOD_POLL, Severity.SEVERE),
     ({"last_poll_ok_utc": None}, Code.NO_GOOD_POLL, Severity.SEVERE),
     ({"state": "new", "last_poll_ok_utc": None}, Code.NO_GOOD_POLL, Severity.SEVERE),
-    (LATER, Code.NO_GOOD_POLL, Severity.SEVERE),
+    ({"last_poll_ok_utc": OLD, "next_poll_utc": NOW + timedelta(seconds=15)}, Code.NO_GOOD_POLL, Severity.SEVERE),
     (LATE, Code.NOT_POLLING, Severity.SEVERE),
     (LATE | {"not_written": 2}, Code.NOT_POLLING, Severity.SEVERE),
     ({"state": "failing", "last_poll_utc": OLD}, Code.NOT_POLLING, Severity.WARNING),

@@ -33,8 +33,7 @@ UNSETTLED = [
     stored(status_id=CONFIRMED, service_status_id=RECEIVED),  # a status the service never showed
     stored(status_id=RECEIVED, service_status_id=CONFIRMED),  # a status of ours that it took back
     shown_as(CONFIRMED, ended_by=EndedBy.SILENCE),
-    shown_as(CONFIRMED, problem="status_doubtful"),
-    shown_as(CONFIRMED, problem="total_unreadable,status_doubtful"),
+    *(shown_as(CONFIRMED, problem=problem) for problem in ("status_doubtful", "total_unreadable,status_doubtful")),
 ]
 
 
