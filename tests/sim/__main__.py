@@ -30,7 +30,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="replay this seed and print its trace")
     parser.add_argument("--seeds", help="A..B: search these seeds; print what broke, and which states were reached")
     parser.add_argument(
-        "--minutes", type=float, help="search for so long; without --seeds from one that the commit chooses"
+        "--minutes", type=float, help="search for this time; without --seeds from a seed that the commit chooses"
     )
     parser.add_argument("--shrink", type=int, metavar="SEED", help="print a small plan that breaks the same promise")
     parser.add_argument("--plan", metavar="FILE", help="replay the PLAN of this file and print its trace")
@@ -77,7 +77,7 @@ def _shrink(plan: Plan, shrinker: Shrinker) -> int:
 
 
 def _of_the_commit(kind: str) -> Iterator[Seed]:
-    """Seeds that nobody has played, from the first of MIX on: without a history, those of the day."""
+    """New seeds that the commit chooses, or without a git history the day, from the first kind of MIX on."""
     try:
         asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
         first = int(asked.stdout[:7], 16)
@@ -143,12 +143,12 @@ def _search(seeds: Iterable[Seed], jobs: int, deadline: float = float("inf")) ->
 
 def _played(seeds: Iterable[Seed], jobs: int, deadline: float) -> Iterator[Summary]:
     play = partial(_summary, deadline=deadline)
-    if jobs == 1:  # in this process: whoever ends it ends all
+    if jobs == 1:  # in this process, so that its end ends all
         yield from takewhile(bool, map(play, seeds))
         return
     rest = iter(seeds)
     with ProcessPoolExecutor(jobs) as pool:
-        while some := list(islice(rest, 4 * jobs)):  # there may be no last one
+        while some := list(islice(rest, 4 * jobs)):  # the seeds may be endless
             yield from filter(None, pool.map(play, some))
             if time.monotonic() > deadline:
                 return

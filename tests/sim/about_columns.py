@@ -56,7 +56,7 @@ class ColumnsAreRight(Judge):
 
     def __init__(self) -> None:
         self._states: dict[str, State] = {}
-        self._told: dict[str, int] = defaultdict(int)  # by order: its last event
+        self._last_event: dict[str, int] = defaultdict(int)  # by order: its last event
         self._touched: set[str] = set()
         self._unfinished: set[int] = set()
         self._newest_row = 0
@@ -297,7 +297,7 @@ class ColumnsAreRight(Judge):
             yield Step("retention", _blank(before), [])
 
     def _may_end(self, key: str, before: State, now: datetime) -> bool:
-        """Whether a till has taken it over, it is due, and its account was polled for so long without news of it."""
+        """Whether silence may end it: taken over, due, and its account was polled long enough without news of it."""
         listened = self._listened[before["account"]][1] - self._quiet_from[key][1]
         order = self.order(key)
         is_scheduled = before["scheduled_for"] is not None and order["start_utc"] is not None
@@ -364,9 +364,9 @@ class ColumnsAreRight(Judge):
 
     def _new_events(self, key: str) -> list[Event]:
         query = "SELECT * FROM delivery_order_events WHERE payment_key = ? AND id > ? ORDER BY id"
-        found = self.rows(query, key, self._told[key])
+        found = self.rows(query, key, self._last_event[key])
         if found:
-            self._told[key] = found[-1]["id"]
+            self._last_event[key] = found[-1]["id"]
         found = [row for row in found if row["event"] != "start"]  # made by the time alone
         return [tuple(row[column] for column in ("at_utc", "event", "status_id", "status", "detail")) for row in found]
 

@@ -1,4 +1,4 @@
-"""Promises 1, 2 and 4 to 6 by what is left: the tables, by the program's own audit and against the truth; the files."""
+"""Promises 1, 2 and 4 to 6 at the end: the tables, by the program's audit and by the truth, and the files."""
 
 import sqlite3
 from contextlib import closing
@@ -35,7 +35,7 @@ class AuditFindsNothing(Judge):
 
 
 class RetentionKeeps(Judge):
-    """Retention would delete nothing that goes on, also if all of it were old. It is tried in a copy."""
+    """Retention would delete nothing unfinished, however old. It is tried in a copy."""
 
     promise = "contract"
 
@@ -54,7 +54,7 @@ class RetentionKeeps(Judge):
                 retention.delete_orders(connection, retention.old_orders(connection, late), before=late)
                 retention.delete_documents(connection, late)
                 if gone := sorted(before - _rows(connection), key=str):
-                    self.broken(f"retention would delete what goes on: {gone}")
+                    self.broken(f"retention would delete unfinished data: {gone}")
 
 
 def _rows(connection: Connection) -> set[object]:
@@ -102,7 +102,7 @@ class TruthAtTheEnd(Judge):
             acknowledged = any((call.operation, call.argument) == ("acknowledge", order.key) for call in self.sim.calls)
             cut_off = not acknowledged and all(one.number not in self._stored for one in lists)
             unstored = order.key in self._unstored or cut_off
-            # A clock that was set ahead may be believed for two days, which a retention of one day exceeds.
+            # A clock that was set ahead may be believed for two days: longer than a retention of one day.
             blanked = "SELECT 1 FROM delivery_quarantine WHERE payment_key = ? AND payload = ''"
             if self.sim.jumped_since(0.0) and self.rows(blanked, order.key):
                 return

@@ -77,14 +77,14 @@ class ClosuresEnd(Judge):
         withdrawn = self.sim.till.withdrawn.get(closure["id"], math.inf) if closure["withdraw"] else math.inf
         if self.sim.now() - withdrawn > self.seconds_since(end["created_utc"]) + A_MOMENT.total_seconds():
             self.broken(f"row {end['id']} ends closure {closure['id']}, whose end was withdrawn")
-        for newer in self._newer(closure):  # one that was done before was sent before, in another lane
+        for newer in self._newer(closure):  # one that was done before the closure was in another lane
             if newer["id"] > end["id"] or newer["state"] != "done" or not self._is_of_one_lane(closure, newer):
                 continue
             if closure["finished_utc"] <= newer["finished_utc"] < end["created_utc"]:
                 self.broken(f"row {end['id']} ends closure {closure['id']}, and row {newer['id']} is newer")
 
     def _is_of_one_lane(self, closure: sqlite3.Row, newer: sqlite3.Row) -> bool:
-        """Whether it certainly is: where two accounts reach a restaurant, its foods are in the lane of one of them."""
+        """Whether both are certainly in one lane. Where two accounts reach a restaurant, one of them has its foods."""
         return closure["food_id"] is None or any(
             in_one_lane(self.sim, closure, name, newer) and in_one_lane(self.sim, newer, name, closure)
             for name in self.sim.plan.accounts

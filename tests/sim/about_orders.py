@@ -59,7 +59,7 @@ class OnlyDelivered(Judge):
     promise = "2"
 
     def __init__(self) -> None:
-        self._told: dict[tuple[int, str], list[Call]] = defaultdict(list)
+        self._acknowledged: dict[tuple[int, str], list[Call]] = defaultdict(list)
         self._answers: dict[int, Call] = {}  # by acknowledgement: the list that it belongs to
         self._open: list[Call] = []  # acknowledgements on the wire, and some that have ended
         self._unresolved: dict[int, str] = {}
@@ -97,7 +97,7 @@ class OnlyDelivered(Judge):
         if key not in delivered:
             self.broken(f"#{call.number} acknowledges {key}, which #{answer.number} did not deliver")
             return
-        before = self._told[answer.number, key]
+        before = self._acknowledged[answer.number, key]
         repeat = ACKNOWLEDGE_TIMEOUT_S if before else 0.0  # after a 401
         if now > answer.ended_at + ACKNOWLEDGE_WITHIN_S + repeat + A_MOMENT_S:
             self.broken(f"#{call.number} acknowledges {now - answer.ended_at:.1f} s after the list's answer: too late")
@@ -139,7 +139,7 @@ class OnlyDelivered(Judge):
 class EachIsPolled(Judge):
     """Of n accounts that share a cooldown, each has a good poll in about n cooldowns.
 
-    A 401 costs its round, and the turn at which the account logs in.
+    A 401 costs two rounds: that of the 401, and that of the login.
     """
 
     promise = "3"

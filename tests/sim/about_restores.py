@@ -9,7 +9,7 @@ from tests.sim.plan import LOUD_HEALTH_S
 from tests.sim.restoring import ANOTHER_DEVICE, sent
 from tests.sim.simulation import TICK_S
 
-TOLD_S = LOUD_HEALTH_S + TICK_S  # a slow disk, and the judge's own interval
+REPORTED_S = LOUD_HEALTH_S + TICK_S  # a slow disk, and the judge's own interval
 CODE = "database_restored"
 STORED = "SELECT payment_key, payload FROM delivery_orders"
 
@@ -72,7 +72,7 @@ class OlderCopyIsReported(Judge):
         life = self.sim.life
         if not self._lacks or life is None or not life.started or self.sim.restorer.takes_file:
             return
-        border = self.sim.now() - TOLD_S
+        border = self.sim.now() - REPORTED_S
         if max(self._since, *self.sim.disturbed.values()) > border:
             return
         settled_at, is_open = self.sim.restorer.settled_at, CODE in {code for code, _ in self.sim.problems}

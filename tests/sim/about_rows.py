@@ -44,7 +44,7 @@ class RowsEnd(Judge):
             self._look_for_forgotten()
 
     def _look_for_expired(self) -> None:
-        """A pending or unresolved row ends when it expires, also without a line."""
+        """A pending or unresolved row ends when it expires, also while the line is broken."""
         life = self.sim.life.number if self.sim.life else 0
         waiting = self.rows("SELECT * FROM delivery_actions WHERE state IN ('pending', 'sending')")
         begun = "SELECT 1 FROM delivery_action_attempts WHERE action_id = ? AND finished_utc IS NULL"
@@ -97,10 +97,10 @@ class RowsEnd(Judge):
 
 
 class LaneOrder(Judge):
-    """A lane has one request at a time, and its rows take turns in the order of their ids: the audit's rule, on the wire.
+    """A lane has one request at a time, and its rows are sent in the order of their ids: the audit's rule, on the wire.
 
-    The audit has the tables alone. They lack acknowledgements, which share the lane of their order, and when a row was
-    committed, so that it forgives rows of the last minute. Here both are known.
+    The audit knows only the tables. They have no acknowledgements, which use the lane of their order, and no times of
+    commits, so the audit excuses rows of the last minute. Here both are known.
     """
 
     promise = "5"
@@ -142,7 +142,7 @@ class LaneOrder(Judge):
         return LaneUse(_moment(counted[0].left_at), _moment(end), _moment(visible))
 
     def _is_unheard(self, call: Call) -> bool:
-        """Whether it was answered to a replica that is paused: the one in its place cannot know of it."""
+        """Whether only a paused replica has the answer: its successor cannot know it."""
         fleet = self.sim.fleet
         if fleet is None or call.reached is None:
             return False
@@ -163,7 +163,7 @@ class LaneOrder(Judge):
             and row["id"] not in flying
             and (call.operation not in FOOD_OPERATIONS or is_on_menu(account, row))
         ]
-        if len(of_lane) > 1:  # whether two accounts reach one restaurant, and their rows were claimed together
+        if len(of_lane) > 1:  # two accounts reach one restaurant, and their rows were claimed together
             of_lane = [row for row in of_lane if account_of(self.sim, row) == call.account]
         if len(of_lane) != 1 or of_lane[0]["action"] != call.operation:
             self.broken(f"#{call.number} {call.operation} left, and no row is in the state sending for it")

@@ -16,7 +16,7 @@ from orderbridge.store.problem_queries import REMEMBERED
 from orderbridge_sandbox.scenery import APP_SECRET
 from orderbridge_sandbox.state import Order
 
-TOLD_S = 5.0 + 25.0  # "within seconds", which a slow disk and a till that locks the file delay
+REPORTED_S = 5.0 + 25.0  # "within seconds", which a slow disk and a till that locks the file delay
 
 
 class FaultsStayApart(Judge):
@@ -59,12 +59,12 @@ class FailuresAreLogged(Judge):
 
     def __init__(self) -> None:
         self._failing: dict[str, tuple[float, int]] = {}  # by account: since when and in which life; not logged yet
-        self._told: dict[str, int] = {}  # in which life it was logged
+        self._logged_in: dict[str, int] = {}  # in which life it was logged
         self._to_recover: dict[str, tuple[float, int]] = {}
 
     def ended(self, call: Call) -> None:
         if call.operation == "get_current" and call.ended != "crashed":
-            told = self._told.get(call.account) == call.life
+            told = self._logged_in.get(call.account) == call.life
             if call.is_heard and told and not call.argument:  # a list of one status is no good poll
                 self._to_recover.setdefault(call.account, (math.inf, call.life))  # until its orders are stored
             elif not call.is_heard and not told:
@@ -77,10 +77,10 @@ class FailuresAreLogged(Judge):
         life = self.sim.life.number if self.sim.life else 0
         if event == "poll.failed":
             self._failing.pop(account, None)
-            self._told[account] = life
+            self._logged_in[account] = life
         elif event == "poll.recovered":
             self._to_recover.pop(account, None)
-            self._told.pop(account, None)
+            self._logged_in.pop(account, None)
         elif event == "orders.polled" and account in self._to_recover:
             self._to_recover[account] = (self.sim.now(), life)
         elif event == "job.database_failed":  # a list that could not be stored is no good poll
@@ -96,14 +96,14 @@ class FailuresAreLogged(Judge):
     def crashed(self) -> None:
         self._failing.clear()
         self._to_recover.clear()
-        self._told.clear()
+        self._logged_in.clear()
 
     restarted = crashed
 
     def tick(self) -> None:
         for what, waiting in (("failure", self._failing), ("recovery", self._to_recover)):
             for account, (since, life) in waiting.items():
-                if self.sim.now() - since > TOLD_S and self.sim.life and self.sim.life.number == life:
+                if self.sim.now() - since > REPORTED_S and self.sim.life and self.sim.life.number == life:
                     self.broken(f"the {what} of {account} at {since:.0f} is not logged")
 
 
@@ -214,7 +214,7 @@ class ProblemsAreLogged(Judge):
                 self.broken(f"{row['name']} has had no good poll since {good:.0f}, and no problem says so")
 
     def _truth(self) -> tuple[set[Key], set[Key]]:
-        """The problems; and those that neither begin nor end now, because their account has a problem."""
+        """The open problems; and those that are suppressed, because their account has a problem."""
         unseen = {("cancellation_unseen", row["payment_key"]) for row in self.rows(CANCELLED, self._ago(UNSEEN_S))}
         not_taken = {("not_taken_over", row["account"]) for row in self.rows(NOT_TAKEN, self._ago(NOT_TAKEN_OVER_S))}
         found: set[Key] = unseen | not_taken

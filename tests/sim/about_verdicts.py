@@ -37,7 +37,7 @@ class Verdicts(Judge):
         self._crashes: list[float] = []
         self._asked: dict[str, list[Call]] = defaultdict(list)  # by restaurant: reads of its status
         self._menus: dict[str, list[Call]] = defaultdict(list)
-        self._told: set[int] = set()
+        self._logged: set[int] = set()
 
     def leaving(self, call: Call) -> None:
         if call.row is not None:
@@ -58,7 +58,7 @@ class Verdicts(Judge):
         if word == event or "id" not in facts:
             return
         if word in FINAL:
-            self._told.add(facts["id"])
+            self._logged.add(facts["id"])
             self._check_end(facts["id"], word)
         elif word == "waits":
             self._check_waiting(facts["id"])
@@ -70,7 +70,7 @@ class Verdicts(Judge):
         for row in self.rows("SELECT * FROM delivery_actions"):
             if row["action"] == "dance":
                 continue
-            if row["id"] not in self._told and self.sim.lives == 1:
+            if row["id"] not in self._logged and self.sim.lives == 1:
                 self.sim.violated("8", f"row {row['id']} is {row['state']} and the log does not say so")
             self._check_attempts(row)
 
@@ -80,7 +80,7 @@ class Verdicts(Judge):
         is_written = not self.sim.plan.broken_disk and not self.sim.plan.refusing
         if call.operation in ORDER_OPERATIONS - {"cancel"} and is_written:
             polls = self._qualified(before)
-            if self.sim.spent.get(call.row or 0) == len(before):  # a hand sends it once more: the newest one counts
+            if self.sim.spent.get(call.row or 0) == len(before):  # a person retried the row: the newest list counts
                 polls = polls[-1:]
             for poll in polls:
                 is_stored = not any(poll.ended_at <= at < poll.ended_at + CLAIM_S for at in self._crashes)

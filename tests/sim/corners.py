@@ -90,7 +90,7 @@ class Script:
         self._sim.trace.note("panel", "hides" if hidden else "shows", key=key)
 
     def crash_at(self, point: str, down: float) -> None:
-        self._sim.light_fuse(point, down)
+        self._sim.crash_next_at(point, down)
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         began = self._sim.now()
@@ -207,11 +207,11 @@ async def a_row_is_asked_back_between_reading_and_claiming(script: Script) -> No
 
 @corner(accounts=("kadikoy", "besiktas"), hangs=(Span(100.0, 150.0, "kadikoy"),))
 async def the_service_hangs_for_one_of_two_accounts(script: Script) -> None:
-    """There are two places on the wire: one of each account."""
+    """Two requests may be on the wire: one of each account."""
     await script.at(101.0)
     for food in range(1001, 1005):
         script.act("activate_food", food_id=food, restaurant_id=KADIKOY)
-    script.act("deactivate_food", food_id=1004, restaurant_id=KADIKOY)  # in the place of the one before
+    script.act("deactivate_food", food_id=1004, restaurant_id=KADIKOY)  # in the slot of the row before
     await script.at(105.0)
     script.act("activate_food", food_id=1001, restaurant_id=BESIKTAS)
 

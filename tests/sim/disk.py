@@ -67,7 +67,7 @@ class SimDatabase(Database):
         self._life.point("statement upgrade" if self._working == "try_upgrade" else "statement")
 
     async def wait_until_free(self) -> None:
-        """Its queues never hang."""
+        """Return at once: its queues never hang."""
 
     def write_now(self, work: Work[Any]) -> Any:
         name = self._working = _name_of(work)

@@ -107,7 +107,7 @@ class Fleet:
         self._sim.disturb("")
 
     def _kill(self, life: "Life", seconds: float) -> None:
-        """The process ends. With some, the machine ends, so that the server does not notice."""
+        """Kill the process. In some cases its machine fails, too, so that the server does not notice."""
         if life.alive:
             life.kill("kill", seconds)
 

@@ -91,7 +91,7 @@ def past_its_time(row: sqlite3.Row, now: datetime) -> float:
         return (now - time_of(row["expires_utc"])).total_seconds()
     usual = ACCEPT_VALID_MINUTES if row["action"] == "accept" else VALID_MINUTES
     minutes = row["valid_minutes"] or usual
-    if row["state"] in {"pending", "expired"}:  # it would close and open at once
+    if row["state"] in {"pending", "expired"}:  # a closure that is sent later would end at once
         minutes = min(minutes, row["valid_until_minutes"] or minutes)
     return (now - time_of(row["created_utc"])).total_seconds() - minutes * 60
 
@@ -111,7 +111,7 @@ def one_menu(sim: "Sim", one: sqlite3.Row, other: sqlite3.Row) -> bool:
 
 
 def in_one_lane(sim: "Sim", sent: sqlite3.Row, by: str, other: sqlite3.Row) -> bool:
-    """Whether another row of the food is in the lane of the account that sends a row, as no other account reaches it."""
+    """Whether another row of the food is in the lane of this account, because no other account reaches the food."""
     return _is_one_place(sent, other) or _menus_with(sim, other) == {by}
 
 

@@ -21,7 +21,7 @@ from tests.sim.about_waits import IsSentSoon, TokensInTime, Waits
 from tests.sim.judge import Judge
 from tests.sim.plan import Plan
 
-# LaneOrder finds promise 5 broken, and which row a request is for: the others ask that.
+# LaneOrder judges promise 5, and finds the row of each request, which the other judges need.
 WATCHING: dict[str, tuple[type[Judge], ...]] = {
     "5": (LaneOrder,),
     "1": (StoredBeforeAcknowledged,),

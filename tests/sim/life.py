@@ -116,14 +116,14 @@ class Life:
         self.clock = sim.clock  # the machine's
         self.number = 0  # of the current daemon
         self.alive = True
-        self.started = False  # whether that daemon is
+        self.started = False  # whether the current daemon has started
         self.died = asyncio.Event()
         self.down = 2.0  # seconds until the next process is started in its place
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.daemon: SimDaemon | None = None
         self.wake: Callable[[], None] = lambda: None
         self.service = Service(sim.settings, sim.load)
-        self.board: ASGIApp | None = None  # its routes, from a tablet's first request on
+        self.board: ASGIApp | None = None  # its routes, made at the first request of a tablet
         self._databases: list[SimDatabase] = []
         self._heard: dict[int, tuple[Context, Callable[[], object]]] = {}
 
@@ -145,7 +145,7 @@ class Life:
             raise Crashed
         if self.sim.fleet is not None:
             self.sim.fleet.comes_to(self, name)
-        if (down := self.sim.fuse_burns(name)) is not None:
+        if (down := self.sim.crashes_at(name)) is not None:
             self.kill(name, down)
             raise Crashed
 

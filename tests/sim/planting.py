@@ -39,4 +39,4 @@ def nothing(*_: Any, **__: Any) -> None:
 
 
 async def idle(*_: Any, **__: Any) -> None:
-    """The same, to be awaited."""
+    """Do nothing, as a coroutine."""

@@ -21,10 +21,10 @@ from tests.sim.vfs import vfs
 
 SECTOR = 512
 SHARES = (0.0, 0.5, 0.9, 1.0)  # shares of the unflushed sectors that survive
-NAMES = 8  # unflushed changes of one: file systems flush names every few seconds
-# Functions of `os`, and by which the disk is told.
-TOLD = {name: name for name in ("open", "close", "write", "pwrite", "ftruncate", "fsync", "rename", "link", "mkdir")}
-TOLD |= {"fdatasync": "fsync", "replace": "rename", "unlink": "unlink", "rmdir": "unlink"}
+NAMES = 8  # unflushed changes of one name: file systems flush names every few seconds
+# Functions of `os`, and the method of the disk that follows each.
+HOOKS = {name: name for name in ("open", "close", "write", "pwrite", "ftruncate", "fsync", "rename", "link", "mkdir")}
+HOOKS |= {"fdatasync": "fsync", "replace": "rename", "unlink": "unlink", "rmdir": "unlink"}
 SHM = "-shm"  # memory, which is never flushed
 
 
@@ -126,7 +126,7 @@ class Disk:
 
     def put_back(self) -> None:
         """Power is back. No file is open."""
-        assert not vfs().open_files, "somebody has a file open over a power loss"
+        assert not vfs().open_files, "a file is open during a power loss"
         for path in sorted(self._folder.iterdir()):
             if path.name.endswith(SHM) and self._chance.random() < 0.5:
                 path.write_bytes(self._chance.randbytes(path.stat().st_size))
@@ -149,12 +149,12 @@ class Disk:
         """Let all writes in the folder, by SQLite or `os`, go to this disk."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(vfs().serving(self))
-            for name in TOLD:
-                true, tell = getattr(os, name), getattr(self, f"_told_{TOLD[name]}")
-                stack.enter_context(patch.object(os, name, partial(_told, true, tell)))
+            for name in HOOKS:
+                true, tell = getattr(os, name), getattr(self, f"_after_{HOOKS[name]}")
+                stack.enter_context(patch.object(os, name, partial(_then, true, tell)))
             yield
 
-    def _told_open(self, descriptor: int, path: Any, flags: int, *_: Any) -> None:
+    def _after_open(self, descriptor: int, path: Any, flags: int, *_: Any) -> None:
         name = str(path)
         if not self.has(f"{name}/"):
             return
@@ -163,46 +163,46 @@ class Disk:
         elif flags & (os.O_WRONLY | os.O_RDWR):
             self._descriptors[descriptor] = self.file_at(name)
 
-    def _told_close(self, _: None, descriptor: int) -> None:
+    def _after_close(self, _: None, descriptor: int) -> None:
         self._descriptors.pop(descriptor, None)
 
-    def _told_write(self, size: int, descriptor: int, data: Any) -> None:
-        self._told_pwrite(size, descriptor, data, os.lseek(descriptor, 0, os.SEEK_CUR) - size)
+    def _after_write(self, size: int, descriptor: int, data: Any) -> None:
+        self._after_pwrite(size, descriptor, data, os.lseek(descriptor, 0, os.SEEK_CUR) - size)
 
-    def _told_pwrite(self, size: int, descriptor: int, data: Any, at: int) -> None:
+    def _after_pwrite(self, size: int, descriptor: int, data: Any, at: int) -> None:
         file = self._descriptors.get(descriptor)
         if isinstance(file, File):
             file.write(at, bytes(data[:size]))
 
-    def _told_ftruncate(self, _: None, descriptor: int, size: int) -> None:
+    def _after_ftruncate(self, _: None, descriptor: int, size: int) -> None:
         file = self._descriptors.get(descriptor)
         if isinstance(file, File):
             file.cut(size)
 
-    def _told_fsync(self, _: None, descriptor: int) -> None:
+    def _after_fsync(self, _: None, descriptor: int) -> None:
         file = self._descriptors.get(descriptor)
         if isinstance(file, File):
             file.flush()
         elif file is not None:
             self.flush_names(file)
 
-    def _told_rename(self, _: None, path: Any, target: Any) -> None:
-        self._told_link(None, path, target)
+    def _after_rename(self, _: None, path: Any, target: Any) -> None:
+        self._after_link(None, path, target)
         self.removed(str(path))
 
-    def _told_link(self, _: None, path: Any, target: Any) -> None:
+    def _after_link(self, _: None, path: Any, target: Any) -> None:
         if self.has(str(path)):
             self._put(str(target), self._now[str(path)])
 
-    def _told_unlink(self, _: None, path: Any, *__: Any) -> None:
+    def _after_unlink(self, _: None, path: Any, *__: Any) -> None:
         self.removed(str(path))
 
-    def _told_mkdir(self, _: None, path: Any, *__: Any) -> None:
+    def _after_mkdir(self, _: None, path: Any, *__: Any) -> None:
         if self.has(str(path)):
             self._put(str(path), None)
 
 
-def _told(true: Callable[..., Any], tell: Callable[..., None], *of: Any, **how: Any) -> Any:
+def _then(true: Callable[..., Any], tell: Callable[..., None], *of: Any, **how: Any) -> Any:
     result = true(*of, **how)
     tell(result, *of)
     return result

@@ -161,7 +161,7 @@ class Restorer:
         self.last, self.settled_at, self.is_whole = restore, None, False
         self._sim.technician.mend_copy()
         if restore.crash:
-            self._sim.light_fuse(restore.crash, NOTE_EVERY_S)
+            self._sim.crash_next_at(restore.crash, NOTE_EVERY_S)
         self._sim.tell("restored")
         if restore.replay == "beside":
             self._agenda.after(REPLAYED_AFTER_S, self._start_replay)

@@ -94,13 +94,13 @@ class Sim:
         self.tokens: dict[str, str] = {}  # to account
         self.orders_at: dict[str, float] = {}
         self.disturbed: dict[str, float] = {}
-        self.refused, self.taken_out = set[str](), set[str]()  # accounts that are; that were at some time
+        self.refused, self.taken_out = set[str](), set[str]()  # refused accounts; those ever out of the configuration
         self.life: Life | None = None
         self.processes: list[Life] = []
         self.started = 0  # processes
         self.lives = 0  # daemons that began to work
         self.built = 0  # daemons that were built, including one that waits for the lead
-        self.ended_at = self.born = 0.0  # of the simulation; of the latest daemon's work
+        self.ended_at = self.born = 0.0  # the end of the simulation; the start of the latest daemon's work
         self.stopping_at = 0.0  # the time of the stop: later rows of the till wait for the next start
         options = Options().changed(dict(plan.options))
         self.world = World(
@@ -225,8 +225,8 @@ class Sim:
             else:
                 self.till.hurry()
 
-    def fuse_burns(self, point: str) -> float | None:
-        """The seconds for which the program is down if it is killed at this point; None: it is not."""
+    def crashes_at(self, point: str) -> float | None:
+        """If the program is killed at this point, the seconds until the next start; else None."""
         if not self._crashes or self.is_calm:
             return None
         crash = self._crashes[0]
@@ -242,7 +242,7 @@ class Sim:
         self._skip = self._crashes[0].skip if self._crashes else 0
         return None if is_missed else crash.down
 
-    def light_fuse(self, point: str, down: float) -> None:
+    def crash_next_at(self, point: str, down: float) -> None:
         self._crashes.insert(0, Crash(self.now(), point, 0, down))
         self._skip = 0
 
@@ -302,7 +302,7 @@ class Sim:
         life = LIFE.get()
         if not line.strip() or (life is not None and not life.alive):
             return
-        facts = json.loads(line.replace(f"{self.path.parent}/", ""))  # which is another one each time
+        facts = json.loads(line.replace(f"{self.path.parent}/", ""))  # the folder differs in each run
         _, level, event = facts.pop("time"), facts.pop("level"), facts.pop("event")
         self.trace.note("log", f"{level} {event}", **{name: facts[name] for name in facts if name != "traceback"})
         if event == "daemon.started" and life is not None:
@@ -425,7 +425,7 @@ class Sim:
         """SIGHUP with the same configuration, another one, or an unreadable one."""
         self.trace.fault("reload", how=how)
         self._reloads = how
-        for life in self.processes:  # one that waits for its turn, too
+        for life in self.processes:  # also one that waits for the lead
             life.signal(signal.SIGHUP)
 
     def take_out(self, span: Span) -> None:

@@ -91,7 +91,7 @@ def test_a_search_plays_each_kind_and_each_corner():
 
 
 def traces(*kinds: str) -> dict[str, str]:
-    """Of the first minutes of one plan of each kind."""
+    """The traces of the first minutes of one plan of each kind."""
     found = {}
     for kind in kinds:
         limit = Limit(300.0, float("inf"), time.monotonic)

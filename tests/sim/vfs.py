@@ -152,5 +152,5 @@ class Vfs:
 
 @cache
 def vfs() -> Vfs:
-    """The one of this process."""
+    """The VFS of this process."""
     return Vfs()
