@@ -11,7 +11,6 @@ Rules of this file:
 import asyncio
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from functools import partial
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
@@ -68,11 +67,11 @@ class Database:
 
         `is_long`: it takes long by itself, and does not count as slow.
         """
-        return await self._submit("write", self._writers, partial(self.write_now, work), urgent=urgent, is_long=is_long)
+        return await self._submit("write", self._writers, lambda: self.write_now(work), urgent=urgent, is_long=is_long)
 
     async def read(self, work: Work[T], *, snapshot: bool = False) -> T:
         """Run `work`, which only reads. `snapshot`: all reads see one moment."""
-        return await self._submit("read", self._readers, partial(self.read_now, work, snapshot=snapshot))
+        return await self._submit("read", self._readers, lambda: self.read_now(work, snapshot=snapshot))
 
     async def in_thread(self, call: Callable[[], T]) -> T:
         """Run CPU-bound work in a thread, without the database."""
