@@ -33,7 +33,7 @@ class Pos
     const int OutOfStock = 1; // delivery_cancel_reasons
 
 #if MONO
-    const string Options = ";Journal Mode=WAL"; // Mono's own default takes the file out of it
+    const string Options = ";Journal Mode=WAL"; // Mono's default would switch WAL off
 #else
     const string Options = "";
 #endif
@@ -263,9 +263,9 @@ class Pos
             Write("DELETE FROM till_papers WHERE payment_key = @1 AND paper = 'waits'", key);
             Write("UPDATE till_papers SET paper = 'out' WHERE payment_key = @1 AND paper = 'begun'", key);
         }
-        var told = Rows("SELECT kind, revision FROM till_papers WHERE payment_key = @1 ORDER BY rowid DESC LIMIT 1",
+        var newest = Rows("SELECT kind, revision FROM till_papers WHERE payment_key = @1 ORDER BY rowid DESC LIMIT 1",
             key).FirstOrDefault() ?? new Row { { "kind", "" }, { "revision", 0 } };
-        string kind = told.Text("kind"), reference = order.Text("pos_reference");
+        string kind = newest.Text("kind"), reference = order.Text("pos_reference");
         if (isOver)
         {
             // SOLD OUT: our own cancel, before the kitchen cooked; its result is shown anyway.
@@ -273,7 +273,7 @@ class Pos
                 Remember(order, "STOP", "STOP " + reference + "\n  cancelled: do not cook it, do not send it out");
         }
         else if (new[] { "", "STOP" }.Contains(kind)
-            || Convert.ToInt64(order["contents_revision"]) > Convert.ToInt64(told["revision"]))
+            || Convert.ToInt64(order["contents_revision"]) > Convert.ToInt64(newest["revision"]))
             Remember(order, "CHANGED", TicketText(order, "CHANGED", reference)); // other items, notes or amounts
     }
 

@@ -215,13 +215,13 @@ function tellKitchen(order) {
     write("UPDATE till_papers SET paper = 'out' WHERE payment_key = ? AND paper = 'begun'", key);
   }
   const last = 'SELECT kind, revision FROM till_papers WHERE payment_key = ? ORDER BY rowid DESC LIMIT 1';
-  const told = rows(last, key)[0] ?? { kind: null, revision: 0 };
+  const newest = rows(last, key)[0] ?? { kind: null, revision: 0 };
   if (order.ended_utc !== null) {
     // SOLD OUT: our own cancel, before the kitchen cooked; its result is shown anyway.
-    if (order.ended_by === 'cancelled' && ![null, 'STOP', 'SOLD OUT'].includes(told.kind)) {
+    if (order.ended_by === 'cancelled' && ![null, 'STOP', 'SOLD OUT'].includes(newest.kind)) {
       remember(order, 'STOP', `STOP ${reference}\n  cancelled: do not cook it, do not send it out`);
     }
-  } else if ([null, 'STOP'].includes(told.kind) || order.contents_revision > told.revision) {
+  } else if ([null, 'STOP'].includes(newest.kind) || order.contents_revision > newest.revision) {
     remember(order, 'CHANGED', ticketText(order, 'CHANGED', reference)); // other items, notes or amounts
   }
 }

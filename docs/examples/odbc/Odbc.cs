@@ -92,7 +92,7 @@ static class Odbc
 
     static void Print(Dictionary<string, object> order, string reference)
     {
-        // The tables hold UTC. The driver does not know this, and calls it no time zone.
+        // The tables hold UTC. The driver returns them without a time zone.
         var received = DateTime.SpecifyKind((DateTime)order["received_utc"], DateTimeKind.Utc).ToLocalTime();
         string collect = order["amount_due"] is DBNull ? "ASK" : Number(order["amount_due"], "0.00");
         Console.WriteLine("{0} {1:HH:mm}, collect: {2} {3}", reference, received, collect, order["note"]);
@@ -107,7 +107,7 @@ static class Odbc
         return Convert.ToDecimal(value).ToString(format, CultureInfo.InvariantCulture);
     }
 
-    // All rows at once: a result that is read by and by would block the connection.
+    // All rows at once: a result that is read row by row would block the connection.
     static List<Dictionary<string, object>> Rows(string sql, params object[] values)
     {
         var rows = new List<Dictionary<string, object>>();
@@ -131,7 +131,7 @@ static class Odbc
 
     static OdbcCommand Command(OdbcTransaction transaction, string sql, object[] values)
     {
-        var command = new OdbcCommand(sql, connection, transaction); // parameters are ? and go by their place
+        var command = new OdbcCommand(sql, connection, transaction); // each parameter is a ?, in this order
         foreach (var value in values)
             command.Parameters.AddWithValue("", value);
         return command;

@@ -150,7 +150,7 @@ begin
   end;
 end;
 
-{ SQLDB does not notice by itself that another program has made a table meanwhile: such a statement is made anew. }
+{ SQLDB does not notice that another program has made a table meanwhile: such a statement is prepared again. }
 procedure GoOnAfter(Error: EDatabaseError);
 begin
   if not AnsiContainsStr(Error.Message, 'schema has changed') then
@@ -592,7 +592,7 @@ begin
   Transaction.Options := [stoUseImplicit]; { a transaction begins where the code says BEGIN }
   Connection.Open;
   Connection.ExecuteDirect('PRAGMA busy_timeout = 5000'); { how long to wait for the daemon's transactions }
-  BeginNow; { so that no other makes them at the same time }
+  BeginNow; { so that no other till makes the tables at the same time }
   for Table in Tables do
     Connection.ExecuteDirect(Table);
   Commit;

@@ -248,13 +248,13 @@ function tell_kitchen(array $order): void
         write("UPDATE till_papers SET paper = 'out' WHERE payment_key = ? AND paper = 'begun'", $key);
     }
     $last = 'SELECT kind, revision FROM till_papers WHERE payment_key = ? ORDER BY rowid DESC LIMIT 1';
-    $told = rows($last, $key)[0] ?? ['kind' => null, 'revision' => 0];
+    $newest = rows($last, $key)[0] ?? ['kind' => null, 'revision' => 0];
     if ($order['ended_utc'] !== null) {
         // SOLD OUT: our own cancel, before the kitchen cooked; its result is shown anyway.
-        if ($order['ended_by'] === 'cancelled' && !in_array($told['kind'], [null, 'STOP', 'SOLD OUT'], true)) {
+        if ($order['ended_by'] === 'cancelled' && !in_array($newest['kind'], [null, 'STOP', 'SOLD OUT'], true)) {
             remember($order, 'STOP', "STOP $reference\n  cancelled: do not cook it, do not send it out");
         }
-    } elseif (in_array($told['kind'], [null, 'STOP'], true) || $order['contents_revision'] > $told['revision']) {
+    } elseif (in_array($newest['kind'], [null, 'STOP'], true) || $order['contents_revision'] > $newest['revision']) {
         remember($order, 'CHANGED', ticket_text($order, 'CHANGED', $reference)); // other items, notes or amounts
     }
 }

@@ -198,12 +198,12 @@ def tell_kitchen(order):
         write("DELETE FROM till_papers WHERE payment_key = ? AND paper = 'waits'", key)
         write("UPDATE till_papers SET paper = 'out' WHERE payment_key = ? AND paper = 'begun'", key)
     last = rows("SELECT kind, revision FROM till_papers WHERE payment_key = ? ORDER BY rowid DESC LIMIT 1", key)
-    told, revision = last[0] if last else (None, 0)
+    kind, revision = last[0] if last else (None, 0)
     if order["ended_utc"]:
         # SOLD OUT: our own cancel, before the kitchen cooked; its result is shown anyway.
-        if order["ended_by"] == "cancelled" and told not in (None, "STOP", "SOLD OUT"):
+        if order["ended_by"] == "cancelled" and kind not in (None, "STOP", "SOLD OUT"):
             remember(order, "STOP", f"STOP {reference}\n  cancelled: do not cook it, do not send it out")
-    elif told in (None, "STOP") or order["contents_revision"] > revision:  # other items, notes or amounts
+    elif kind in (None, "STOP") or order["contents_revision"] > revision:  # other items, notes or amounts
         remember(order, "CHANGED", ticket_text(order, "CHANGED", reference))
 
 
