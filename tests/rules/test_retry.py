@@ -204,6 +204,7 @@ TABLE = [
     (ACCEPT, FRESH, IN_DOUBT, False, {ABSENT: NOTHING, 99: NOTHING, UNREADABLE: NOTHING}),
     (ACCEPT, ACK_1, IN_DOUBT, False, {ABSENT: NOT_DONE, 99: NOTHING, UNREADABLE: NOTHING}),
     (ACCEPT, ACK_2, IN_DOUBT, False, {ABSENT: NOTHING}),
+    (ACCEPT, ACK_1, REFUSED_THEN, False, {ABSENT: NOT_DONE}),
     (ON_THE_WAY, FRESH, IN_DOUBT, False, {16: DONE, 2: NOT_DONE, 1: NOTHING, ABSENT: NOTHING}),
     (ON_THE_WAY, ACK_2, IN_DOUBT, False, {ABSENT: NOT_DONE, 99: NOTHING, UNREADABLE: NOTHING}),
     (ON_THE_WAY, ACK_1, IN_DOUBT, False, {ABSENT: NOTHING}),
@@ -263,8 +264,8 @@ def test_a_resend_that_is_refused_ends_with_the_next_poll(action, order, outcome
             assert verdict == Verdict(ActionState.DONE, None, known_by, status)
         elif seen == CANCELED:
             assert verdict == Verdict(ActionState.REFUSED, "order_cancelled", KnownBy.POLL)
-        else:
-            assert verdict == ENDS[proved]
+        else:  # after a refusal a missing order is no proof that nothing was done
+            assert verdict == ENDS[NOTHING if seen is ABSENT else proved]
 
 
 NOT_DONE_CODE, NOTHING_CODE = "service_error", "outcome_unknown"

@@ -24,6 +24,7 @@ class OlderCopyIsReported(Judge):
         self._since = 0.0  # when the daemon started
         self._by_hand: dict[int, float] = {}  # retried rows, and when
         self._stored: dict[str, str] = {}  # by order: its document when a replay began
+        self._acknowledged: dict[str, str] = {}  # by order: its last acknowledged document
         self._sent_since: set[str] = set()  # rows that left after the copy was made
 
     def restored(self) -> None:
@@ -37,11 +38,11 @@ class OlderCopyIsReported(Judge):
         self._stored = dict(map(tuple, self.rows(STORED)))
 
     def replayed(self, key: str) -> None:
-        """A replay stores newer documents, never an older one."""
+        """A replay stores newer documents, never one older than the stored or the last acknowledged one."""
         lists = [call.documents[key].text for call in self.sim.calls if call.is_heard and key in call.documents]
         when = {text: number for number, text in enumerate(lists)}
         before, after = when.get(self._stored.get(key, ""), -1), when.get(dict(map(tuple, self.rows(STORED)))[key], -1)
-        if after < before:
+        if after < max(before, when.get(self._acknowledged.get(key, ""), -1)):
             self.broken(f"a replay stored an older document of order {key}")
 
     def _compare(self) -> None:
@@ -82,6 +83,9 @@ class OlderCopyIsReported(Judge):
             self.broken("the older copy was confirmed, and the problem is still open")
 
     def leaving(self, call: Call) -> None:
+        if call.operation == "acknowledge" and (answer := self.sim.lists.get(call.account)) is not None:
+            if (document := answer.documents.get(call.argument)) is not None:
+                self._acknowledged[call.argument] = document.text
         if call.operation not in ACTIONS:
             return
         withheld = self._sent_since | (self.sim.restorer.rows if self._lacks else frozenset())

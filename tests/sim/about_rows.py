@@ -73,6 +73,8 @@ class RowsEnd(Judge):
 
     def retried(self, row: int) -> None:
         self._ends.pop(row, None)
+        if attempts := self.row(row)["attempts"]:
+            self.broken(f"row {row} is retried, and has {attempts} attempts already")
 
     def restarted(self) -> None:
         if not self.sim.till.written:

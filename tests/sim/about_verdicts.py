@@ -12,6 +12,7 @@ from orderbridge.rules.lifecycle import CANCELED
 from orderbridge.rules.retry import MAX_RESENDS
 
 PROVED_BY = {"accept": {2, 16}, "on_the_way": {16}, "complete": {5}, "cancel": {6}}
+UNDONE = {"accept": {1}, "on_the_way": {2}, "complete": {16}, "cancel": {1, 2, 16, 7}}  # proves that it was not done
 RESTAURANT_TARGET = {"open_restaurant": "Open", "close_restaurant": "Closed"}
 SUPERSEDED_BY_CANCEL, ENDING = {"accept", "on_the_way"}, {"complete", "cancel"}
 ALL_REQUESTS = 1 + MAX_RESENDS
@@ -220,7 +221,7 @@ class Verdicts(Judge):
                 self._wrong(row, "and no list and no cancel of ours shows the order cancelled")
         elif heard:
             self._check_answered_no(row, calls)
-        elif self._counted(row):
+        elif any(call.counts for call in calls):
             self._wrong(row, "and no answer refused it")
         elif not self._is_refused_here(row, row["error_code"]):
             self._wrong(row, "and its error_code is not true")
@@ -246,7 +247,7 @@ class Verdicts(Judge):
             case "order_unknown":
                 return row["action"] in ORDER_OPERATIONS and order is None
             case "order_completed":
-                return order is not None and order["service_status_id"] == 5
+                return order is not None and order["service_status_id"] == 5 and row["action"] != "complete"
             case "courier_not_restaurant":
                 return row["action"] == "on_the_way" and order is not None and order["courier_type"] in NOT_OURS
             case "restaurant_unknown":
@@ -273,9 +274,11 @@ class Verdicts(Judge):
         elif row["error_code"] == "service_error" and not used_up:
             self._wrong(row, "before its resends are used up")
         unknown = any(call.outcome == "unknown" for call in calls)
-        looked = row["action"] in FOOD_OPERATIONS or not self._shown_not_done(row, calls)
-        if row["error_code"] == "service_error" and unknown and looked:
+        undone = row["action"] not in FOOD_OPERATIONS and self._shown_not_done(row, calls)
+        if row["error_code"] == "service_error" and unknown and not undone:
             self._wrong(row, "and a request got no answer")
+        if row["error_code"] == "outcome_unknown" and row["known_by"] == "poll" and undone and not refused:
+            self._wrong(row, "and the last list shows that it was not done")
         if refused and row["known_by"] == "poll" and row["action"] in ENDING and self._is_missing(row, calls):
             self._wrong(row, "and the last list, which lacks its order, proves it")
 
@@ -292,7 +295,10 @@ class Verdicts(Judge):
     def _shown_not_done(self, row: sqlite3.Row, calls: list[Call]) -> bool:
         if row["restaurant_id"] is not None:
             return bool(calls and self._looks_at(row["restaurant_id"], calls[-1]))
-        return bool(self._qualified(calls))
+        seen = [poll.delivered.get(row["payment_key"]) for poll in self._qualified(calls)][-1:]
+        if seen == [None] and row["action"] in SUPERSEDED_BY_CANCEL:  # it is as it was when it was acknowledged
+            seen = [self.order(row["payment_key"])["acknowledged_status_id"]]
+        return bool(seen) and seen[0] in UNDONE[row["action"]]
 
     def _check_unsent(self, row: sqlite3.Row, calls: list[Call]) -> None:
         """Expired or withdrawn: no request left, except ones that were answered 401 or 429."""

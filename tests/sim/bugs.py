@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 import structlog
-from sqlalchemy import delete, update
+from sqlalchemy import delete, select, update
 from tests.sim.about_orders import StoredBeforeAcknowledged
 from tests.sim.corners import seed_of
 from tests.sim.judge import Judge
@@ -29,7 +29,7 @@ from tests.sim.planting import Plant, always, idle, nothing
 from orderbridge import hiding
 from orderbridge.actions import ACTIONS
 from orderbridge.errors import MarketplaceError
-from orderbridge.jobs import acknowledge, outcome_writer
+from orderbridge.jobs import acknowledge, outcome_writer, reimport
 from orderbridge.jobs import intake as jobs_intake
 from orderbridge.jobs.acknowledge import Acknowledger
 from orderbridge.jobs.closures import Closures
@@ -99,7 +99,6 @@ CANCELLED = "a_customer_cancels_while_a_complete_is_in_doubt"
 KEYLESS = "a_list_shows_an_order_in_doubt_without_its_key"
 ON_ITS_WAY = "an_accept_in_doubt_may_be_sent_again_while_a_list_is_on_its_way"
 PARTS = "a_list_is_too_large_and_comes_in_parts"
-TWO_ENDS = "an_order_that_was_completed_is_cancelled"
 TOO_OLD = "a_row_is_too_old_before_its_turn_comes"
 WAITING = "rows_are_written_while_an_accept_waits"
 LIST_BEFORE = "a_list_from_before_two_accepts_lacks_one_of_their_orders"
@@ -109,6 +108,8 @@ RETRIED = "a_row_is_retried_while_a_newer_one_is_in_doubt"
 OUTAGE = "no_list_comes_for_minutes_while_an_order_is_open"
 TOKEN_ENDS = "a_row_is_written_just_before_a_token_expires"
 ENDS_LOST = "two_orders_end_and_both_answers_are_lost"
+BY_HAND = "refused_orders_change_and_are_stored_by_hand"
+UNSHOWN = "nothing_shows_what_became_of_some_requests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,6 +366,10 @@ bugs(
     a_toggle_replaces_those_of_another_menu=(
         outbox_rows.lane_of,
         lambda true, row, account: ("food", str(row.food_id)) if row.food_id else true(row, account), HANGS),
+    absence_proves_no_acknowledged_status=(
+        retry.proof, lambda true, action, history, order, *of, **how: true(
+            action, history, replace(order, acknowledged_status_id=None), *of, **how),
+        UNSHOWN),
     absence_alone_proves_a_complete=(
         retry.proof, lambda true, action, history, order, seen, **how: retry.Proof.DONE
         if (action, seen) == (Action.COMPLETE, None) else true(action, history, order, seen, **how), LOST),
@@ -481,6 +486,15 @@ def a_bad_row_stops_the_outbox(true: Any, *of: Any) -> Any:
     return found
 
 
+@bug("4", actions.retry, RETRIED)
+def a_retried_row_keeps_its_attempts(true: Any, tx: Any, row: int, *rest: Any) -> Any:
+    mine = tables.actions.c.id == row
+    before = tx.execute(select(tables.actions.c.attempts).where(mine)).scalar()
+    is_done = true(tx, row, *rest)
+    tx.execute(update(tables.actions).where(mine).values(attempts=before))
+    return is_done
+
+
 @bug("4", (Queue, "__init__"), CLOCK)
 def a_time_from_before_the_clock_was_set_back_is_believed(true: Any, self: Queue, view: Any) -> None:
     view.longest_wait = timedelta(days=30)
@@ -518,7 +532,7 @@ bugs(
     "contract",
     another_end_keeps_the_first=(
         orders._end,
-        lambda true, known, ended_by, now: {} if known.ended_by and ended_by else true(known, ended_by, now), TWO_ENDS),
+        lambda true, known, ended_by, now: {} if known.ended_by and ended_by else true(known, ended_by, now), RETRIED),
     a_verdict_does_not_write_the_status=(orders.set_status, nothing, LOST),
     a_verdict_does_not_write_a_foods_status=(foods.set_status, nothing, 6200001),
     the_lines_stay_as_they_were=(
@@ -537,6 +551,7 @@ bugs(
         poll_ends.listened, lambda _, until, answered, __: (answered, 0 if until is None else int(answered - until)),
         OUTAGE),
     silence_ends_nothing=(order_times.silent, always([]), SHOWN_AGAIN),
+    of_kept_documents_the_time_alone_decides=((reimport, "ENDS"), {}, BY_HAND),
     the_lane_is_free_before_its_ok_is_noted=((Acknowledger, "acknowledge"), free_at_the_ok, OK_LATE),
     an_ok_is_not_noted=(orders.mark_acknowledged, nothing, SHOWN_AGAIN),
     a_list_shows_an_order_twice_and_the_last_one_counts=(

@@ -291,19 +291,12 @@ async def a_row_is_too_old_before_its_turn_comes(script: Script) -> None:
 
 @corner(seconds=8 * MINUTE, silence_hours=0.02)
 async def an_order_is_shown_again_as_it_was_and_then_never_again(script: Script) -> None:
-    key = await script.order()
+    """The till does not take over the second order."""
+    key, _ = await script.orders(2)
     for _ in range(2):
         script.panel(key, 99, 1)  # changed and changed back between two lists
         await script.listed()
         await script.rest(5.0)
-
-
-@corner(seconds=3 * MINUTE)
-async def an_order_that_was_completed_is_cancelled(script: Script) -> None:
-    key = await script.on_its_way()
-    await script.ended(script.act("complete", payment_key=key))
-    script.panel(key, CANCELED)
-    await script.acknowledged(key)
 
 
 @corner(seconds=5 * MINUTE)
@@ -404,8 +397,9 @@ async def a_row_is_written_before_an_ok_is_noted(script: Script) -> None:
     await script.ended(rows[0])
 
 
-@corner(seconds=6 * MINUTE)
+@corner(seconds=9 * MINUTE)
 async def a_row_is_retried_while_a_newer_one_is_in_doubt(script: Script) -> None:
+    """And one is retried when its order is completed, which is then cancelled."""
     key = await script.accepted(await script.order())
     script.meets("on_the_way", *["http_500"] * 4)
     first = script.act("on_the_way", payment_key=key)
@@ -415,6 +409,45 @@ async def a_row_is_retried_while_a_newer_one_is_in_doubt(script: Script) -> None
     await script.rest(5.0)  # until it waits for its third request
     script.retry(first)
     await script.ended(second, first)
+    script.meets("cancel", *["http_500"] * 4)
+    cancel = script.act("cancel", payment_key=key, reason_id=3)
+    await script.ended(cancel)
+    for _ in range(2):
+        await script.ended(script.act("complete", payment_key=key))
+    script.retry(cancel)
+    await script.ended(cancel)
+    script.panel(key, CANCELED)
+    await script.acknowledged(key)
+
+
+@corner(seconds=6 * MINUTE, jumps=((70.0, -7200.0),), refusing=(Span(5.0, 200.0, "new_orders"),))
+async def refused_orders_change_and_are_stored_by_hand(script: Script) -> None:
+    """One of them changes after the clock was set back."""
+    await script.at(6.0)
+    first, second = await script.orders(2)
+    script.panel(first, 16)
+    await script.acknowledged(first)
+    await script.at(75.0)
+    script.panel(second, CANCELED)
+    await script.acknowledged(second)
+
+
+@corner(seconds=6 * MINUTE)
+async def nothing_shows_what_became_of_some_requests(script: Script) -> None:
+    """A list that lacks an order proves only the status that was acknowledged, and nothing after a refusal."""
+    new, other, third = await script.orders(3)
+    script.panel(other, 99)
+    await script.acknowledged(other)
+    for operation in ("accept", "deactivate_food"):
+        script.meets(operation, "http_500", "said_no")
+    food = script.act("deactivate_food", food_id=1001, restaurant_id=KADIKOY)
+    await script.ended(script.accept(third), food)
+    script.meets("accept", *["http_502"] * 2, *["http_500"] * 6)
+    script.meets("activate_food", "http_502", *["http_500"] * 3)
+    script.meets("open_restaurant", *["http_500"] * 4)
+    script.meets("get_restaurant_status", "http_500")
+    rows = [script.accept(new), script.accept(other), script.act("open_restaurant", restaurant_id=KADIKOY)]
+    await script.ended(*rows, script.act("activate_food", food_id=1001, restaurant_id=KADIKOY))
 
 
 @corner(seconds=6 * MINUTE, options=(("token_seconds", 300.0),))
