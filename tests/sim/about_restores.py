@@ -83,9 +83,9 @@ class OlderCopyIsReported(Judge):
             self.broken("the older copy was confirmed, and the problem is still open")
 
     def leaving(self, call: Call) -> None:
-        if call.operation == "acknowledge" and (answer := self.sim.lists.get(call.account)) is not None:
-            if (document := answer.documents.get(call.argument)) is not None:
-                self._acknowledged[call.argument] = document.text
+        answer = self.sim.lists.get(call.account) if call.operation == "acknowledge" else None
+        if answer is not None and call.argument in answer.documents:
+            self._acknowledged[call.argument] = answer.documents[call.argument].text
         if call.operation not in ACTIONS:
             return
         withheld = self._sent_since | (self.sim.restorer.rows if self._lacks else frozenset())
