@@ -226,8 +226,7 @@ no such function
 has no column named
 a document set aside is no order: {}
 base_url must begin with https://
-not connected
-{}: no row in rules.problems, so nobody would know how bad it is""".splitlines()
+not connected""".splitlines()
 
 
 def _literals(tree: ast.AST) -> Iterator[str]:

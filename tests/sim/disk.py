@@ -180,7 +180,7 @@ def _name_of(work: Any) -> str:
     """The name of a unit of work, such as `Intake._write`."""
     while isinstance(work, partial) or work.__qualname__.startswith(("write_group.", "Database.")):
         if isinstance(work, partial):
-            work = work.args[0] if work.func.__name__ in {"write_now", "read_now"} else work.func
+            work = work.func
         else:
             names = work.__code__.co_freevars
             work = work.__closure__[names.index("work" if "work" in names else "call")].cell_contents
