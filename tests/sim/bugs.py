@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 import structlog
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, update
 from tests.sim.about_orders import StoredBeforeAcknowledged
 from tests.sim.corners import seed_of
 from tests.sim.judge import Judge
@@ -307,6 +307,10 @@ bugs(
     an_account_whose_service_hangs_takes_all_places=(
         (AccountQueues, "take"),
         lambda true, self, places, in_flight, _, *rest: true(self, places, in_flight, places, *rest), HANGS),
+    a_retried_row_keeps_its_attempts=(
+        actions.retry, lambda true, tx, row, *rest: true(tx, row, *rest)
+        and bool(tx.execute(update(tables.actions).where(tables.actions.c.id == row).values(attempts=4)).rowcount),
+        RETRIED),
     what_was_on_the_wire_at_a_crash_is_forgotten=(unfinished.unfinished_attempts, always([]), CRASH),
 )  # fmt: skip
 bugs(
@@ -484,15 +488,6 @@ def a_bad_row_stops_the_outbox(true: Any, *of: Any) -> Any:
     found = true(*of)
     assert not found.unreadable
     return found
-
-
-@bug("4", actions.retry, RETRIED)
-def a_retried_row_keeps_its_attempts(true: Any, tx: Any, row: int, *rest: Any) -> Any:
-    mine = tables.actions.c.id == row
-    before = tx.execute(select(tables.actions.c.attempts).where(mine)).scalar()
-    is_done = true(tx, row, *rest)
-    tx.execute(update(tables.actions).where(mine).values(attempts=before))
-    return is_done
 
 
 @bug("4", (Queue, "__init__"), CLOCK)
