@@ -35,6 +35,9 @@ async def test_the_start_is_there_with_the_order_and_follows_what_changes_it(sho
     await shop.acted("accept", order, preparing_time=50)
     follow(shop)
     assert shop.order(order)["start_utc"] == "2026-03-02 12:10:00.000"
+    await shop.acted("accept", order, preparing_time=40)
+    follow(shop)
+    assert shop.order(order)["start_utc"] == "2026-03-02 12:20:00.000"
 
 
 async def test_the_moment_is_an_event_once_also_after_a_time_without_a_daemon(shop: Shop, open_shop):

@@ -121,6 +121,7 @@ RULES: list[tuple[Sequence[Action], list[Outcome], Expected]] = [
     *((RESTAURANTS, [doubt] * 4, after(0)) for doubt in DOUBTS),
     (FOODS, [FAILED] * 4, failed("service_error")),
     (FOODS, [UNKNOWN] * 4, failed("outcome_unknown")),
+    (FOODS, [UNKNOWN, FAILED, FAILED, FAILED], failed("outcome_unknown")),
     # what was no attempt lengthens no wait and uses up no resend
     *(([COMPLETE], [FAILED, no_attempt, FAILED], after(10)) for no_attempt in NO_ATTEMPTS),
     *(([CANCEL], [FAILED, no_attempt, FAILED, no_attempt, FAILED], after(60)) for no_attempt in NO_ATTEMPTS),

@@ -53,6 +53,12 @@ def test_a_failed_connection_is_tried_at_least_every_five_seconds(failures: int,
     assert [login_wait(failures, chance, answered=False) for chance in (0, 1)] == [wait, wait * 1.25]
 
 
+@pytest.mark.parametrize("failures, wait", [(1, 1), (2, 2), (3, 4), (4, 60), (5, 120), (6, 300), (5000, 300)])
+def test_a_login_that_is_answered_5xx_is_tried_again_after_seconds_and_then_minutes(failures: int, wait: float) -> None:
+    waits = [login_wait(failures, chance, answered=True) for chance in (0, 1)]
+    assert waits == [wait, wait * 1.25]
+
+
 @given(received=moments, ahead=st.timedeltas(-2 * DAY, 2 * DAY), hours=st.integers(-12, 14))
 def test_a_time_with_its_own_offset_is_read_by_it(received: datetime, ahead: timedelta, hours: int) -> None:
     said = (received + ahead).replace(microsecond=0).astimezone(timezone(timedelta(hours=hours)))

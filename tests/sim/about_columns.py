@@ -38,6 +38,12 @@ SWEEP_TAKES_S = 60.0  # a sweep reads first, and may wait before it writes
 
 # A claim holds the lane of its order, and takes long on a slow disk.
 _PENDING = "SELECT 1 FROM delivery_actions WHERE payment_key = ? AND state = 'pending'"
+_WRONG_START = (  # the scheduled time is in UTC+3; the newest accept that is done has the minutes
+    "SELECT payment_key, start_utc, max(a.id) FROM delivery_orders JOIN delivery_actions a USING (payment_key)"
+    " WHERE ended_utc IS NULL AND scheduled_for IS NOT NULL AND action = 'accept' AND a.state = 'done' GROUP BY 1"
+    " HAVING max(changed_utc, a.finished_utc) < ? AND datetime(start_utc) IS NOT"
+    " datetime(scheduled_for, '-3 hours', -preparing_time || ' minutes')"
+)
 _TAKEN = "SELECT payment_key, account FROM delivery_orders WHERE pos_revision > 0 AND ended_utc IS NULL"
 
 
@@ -448,6 +454,8 @@ class ColumnsAreRight(Judge):
         late = [key for key, oks in self._oks.items() if key in known and oks and oks[-1][0] < before]
         if quiet > IN_TIME_S and not self.sim.refused and late:
             self.broken(f"{late[0]} was acknowledged at {self._oks[late[0]][-1][0]}, which is not written")
+        for row in self.rows(_WRONG_START, before) if quiet > IN_TIME_S else ():
+            self.broken(f"order {row['payment_key']} starts at {row['start_utc']}")
         sweep = QUIET_SWEEP_S if self.sim.plan.kind == "day" else LOUD_SWEEP_S
         then = self.sim.clock.now() - timedelta(seconds=sweep + IN_TIME_S / 2)
         opening = self.sim.clock.true() - timedelta(seconds=self.sim.now())

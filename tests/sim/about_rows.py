@@ -15,6 +15,10 @@ from orderbridge.rules.tokens import REFUSAL_WAITS
 EXPIRES_WITHIN_S = 100.0  # with a till that locks the file, a slow disk, and a slow outbox cycle
 LOOK_EVERY, LOOK_FOR_FORGOTTEN = 20, 4  # ticks
 A_MOMENT_S = 0.002  # times have three decimals
+ON_THE_WIRE = (
+    "SELECT a.*, t.started_utc FROM delivery_actions a JOIN delivery_action_attempts t ON t.action_id = a.id"
+    " WHERE a.id = ? AND t.finished_utc IS NULL"
+)
 
 
 class RowsEnd(Judge):
@@ -28,11 +32,13 @@ class RowsEnd(Judge):
         self._too_old: dict[int, tuple[float, int]] = {}
 
     def leaving(self, call: Call) -> None:
-        """The first request of a row leaves before the row expires."""
-        if call.row is None or len(self.tries(call.row)) > 1 or self.jumped_since_written(call.row):
+        """A row that waits, and has had no effect, leaves before it expires."""
+        if call.row is None or any(one.counts for one in self.tries(call.row)[:-1]) or self.lost_an_answer(call.row):
             return
-        row = self.row(call.row)
-        if (over := past_its_time(row, self.sim.clock.now())) > CLAIM_S:
+        (row,) = self.rows(ON_THE_WIRE, call.row)
+        over = past_its_time(row, self.sim.clock.now(), waited=True) - self.seconds_since(row["started_utc"])
+        shaky = self.sim.plan.slow_disk or self.sim.plan.locks or self.sim.plan.replicas
+        if over > (CLAIM_S if shaky else 1.0) and not self.jumped_since_written(call.row):
             self.broken(f"#{call.number} sends row {call.row}, which expired {over:.0f} s ago")
 
     def tick(self) -> None:
@@ -221,11 +227,7 @@ class MayBeSent(Judge):
     def leaving(self, call: Call) -> None:
         if call.row is None or self.jumped_since_written(call.row):
             return
-        (row,) = self.rows(
-            "SELECT a.*, t.started_utc FROM delivery_actions a JOIN delivery_action_attempts t ON t.action_id = a.id"
-            " WHERE a.id = ? AND t.finished_utc IS NULL",
-            call.row,
-        )
+        (row,) = self.rows(ON_THE_WIRE, call.row)
         shaky = self.sim.plan.slow_disk or self.sim.plan.locks
         claimed_at = self.sim.now() - self.seconds_since(row["started_utc"])
         read_at = claimed_at - (CLAIM_S if shaky else 1.0) - (UNREAD_S if self.sim.plan.slow_disk else 0.0)

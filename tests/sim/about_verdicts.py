@@ -279,6 +279,10 @@ class Verdicts(Judge):
             self._wrong(row, "and a request got no answer")
         if row["error_code"] == "outcome_unknown" and row["known_by"] == "poll" and undone and not refused:
             self._wrong(row, "and the last list shows that it was not done")
+        is_spent = used_up and not (over or refused or self.lost_an_answer(row["id"]))
+        is_known = not unknown if row["action"] in FOOD_OPERATIONS else undone
+        if is_spent and is_known and row["error_code"] != "service_error" and row["action"] not in ORDER_OPERATIONS:
+            self._wrong(row, "and only errors were answered, or its status shows that it was not done")
         if refused and row["known_by"] == "poll" and row["action"] in ENDING and self._is_missing(row, calls):
             self._wrong(row, "and the last list, which lacks its order, proves it")
 

@@ -11,7 +11,7 @@ from tests.sim.judge import CLAIM_S, Judge
 from tests.sim.line import RESTAURANT_OPERATIONS, Call
 
 from orderbridge.rules.retry import JITTER
-from orderbridge.rules.tokens import REFUSAL_WAITS, RENEW_AHEAD, VALIDITY
+from orderbridge.rules.tokens import LINE_WAITS, LOGIN_WAITS, REFUSAL_WAITS, RENEW_AHEAD, VALIDITY
 
 LONGEST = 1 + JITTER  # as a multiple of a wait
 LATE_S = 20.0  # a poll and its acknowledgement may hold the lane meanwhile
@@ -137,16 +137,21 @@ class TokensInTime(Judge):
         self._needed: set[str] = set()  # accounts whose next login has a reason
         self._flying: dict[str, Call] = {}
         self._refused: dict[str, list[Call]] = defaultdict(list)
+        self._failed: dict[str, list[Call]] = defaultdict(list)  # logins since the last good one: no answer, 5xx, 429
         self._over: dict[str, float] = {}  # by token: since when it is known to be refused
         self._denied: dict[tuple[str, str, str], Call] = {}  # by call: its last one that was answered 401
+        self._good: set[str] = set()  # tokens that have served a call
+        self._shut: dict[str, float] = {}  # by such a token: since when one was refused with it
 
     def leaving(self, call: Call) -> None:
         if call.operation == "login":
             self._check_login(call)
             return
-        denied = self._denied.pop((call.account, call.operation, call.argument), None)
+        denied = self._denied.get((call.account, call.operation, call.argument))
         if denied is not None and denied.token == call.token and call.left_at - denied.ended_at < A_MOMENT_S:
             self.broken(f"#{call.number} repeats #{denied.number} with the token that was refused")
+        if call.operation != "get_current" and call.left_at > self._shut.get(call.token, 1e12) + A_MOMENT_S:
+            self.broken(f"#{call.number} is sent with a token that another call found refused")
         if self._has_jumped(call.account):
             return
         if call.token == self._texts.get(call.account):
@@ -172,6 +177,11 @@ class TokensInTime(Judge):
             waited = self.sim.now() - refused[-1].ended_at
             if waited < REFUSAL_WAITS[min(len(refused), len(REFUSAL_WAITS)) - 1]:
                 self.broken(f"#{call.number} logs in {waited:.1f} s after {len(refused)} refusals")
+        if failed := self._failed[call.account]:
+            last, times = failed[-1], sum(one.outcome != "wait" for one in failed)
+            waits = (COOLDOWN_S,) if last.outcome == "wait" else LOGIN_WAITS if last.ended == "answered" else LINE_WAITS
+            if (waited := self.sim.now() - last.ended_at) < waits[min(times, len(waits)) - 1] - A_MOMENT_S:
+                self.broken(f"#{call.number} logs in {waited:.1f} s after #{last.number} ({last.outcome})")
         if call.account in self._needed or call.account not in self._texts or self._has_jumped(call.account):
             return
         received, until = self._until[call.account]
@@ -197,19 +207,30 @@ class TokensInTime(Judge):
     def ended(self, call: Call) -> None:
         if call.operation == "login":
             self._login_ended(call)
-        elif call.outcome == "unauthorized":
-            self._denied[call.account, call.operation, call.argument] = call
+            return
+        key = call.account, call.operation, call.argument
+        if call.outcome == "unauthorized":
+            is_first, self._denied[key] = key not in self._denied, call
             if call.operation == "get_current":
                 self._over.setdefault(call.token, self.sim.now())
+            elif is_first and call.token in self._good:  # a call that is refused again may be refused alone
+                self._shut.setdefault(call.token, self.sim.now())
             if call.token == self._texts.get(call.account):
                 self._needed.add(call.account)
         elif call.outcome in {"ok", "no"}:
             self._refused[call.account].clear()
+            self._denied.pop(key, None)
+            self._good.add(call.token)
+            self._shut.pop(call.token, None)
             self._over.pop(call.token, None)  # only the call was refused
 
     def _login_ended(self, call: Call) -> None:
         if call.outcome == "unauthorized":
             self._refused[call.account].append(call)
+        elif call.outcome in {"failed", "unknown", "wait"}:
+            self._failed[call.account].append(call)
+        elif call.outcome == "ok":
+            self._failed[call.account].clear()
         if call.outcome != "ok" or not call.whole or call.reached is None:
             # The next try has the same reason; a crash or a lost answer counts as no login.
             self._needed.add(call.account)
@@ -237,8 +258,8 @@ class TokensInTime(Judge):
         self._needed |= {account for account, login in self._token.items() if login.ended_at > lately}
 
     def restarted(self) -> None:
-        self._refused.clear()
-        self._over.clear()  # the next life knows only the stored token
+        for known in (self._refused, self._failed, self._over, self._shut):  # only the stored token is still known
+            known.clear()
         if self.sim.plan.broken_disk or self.sim.plan.locks:
             self._needed |= set(self._token)
         self._needed |= {account for account, (_, until) in self._until.items() if self.sim.clock.now() >= until}

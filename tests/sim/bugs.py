@@ -110,6 +110,7 @@ TOKEN_ENDS = "a_row_is_written_just_before_a_token_expires"
 ENDS_LOST = "two_orders_end_and_both_answers_are_lost"
 BY_HAND = "refused_orders_change_and_are_stored_by_hand"
 UNSHOWN = "nothing_shows_what_became_of_some_requests"
+MUCH_FAILS = "much_is_refused_given_up_or_late"
 
 
 @dataclass(frozen=True, slots=True)
@@ -522,6 +523,7 @@ bugs(
     a_time_zone_is_believed=(
         tokens.expires, lambda true, said, received, zone: true(said, received - timedelta(3), zone), HANGS),
     a_refused_login_is_tried_again_at_once=(tokens.refusal_wait, always(0.1), 1009),
+    a_login_answered_5xx_is_tried_again_at_once=(tokens.login_wait, always(0.0), MUCH_FAILS),
 )  # fmt: skip
 bugs(
     "contract",
@@ -549,6 +551,9 @@ bugs(
     of_kept_documents_the_time_alone_decides=((reimport, "ENDS"), {}, BY_HAND),
     the_lane_is_free_before_its_ok_is_noted=((Acknowledger, "acknowledge"), free_at_the_ok, OK_LATE),
     an_ok_is_not_noted=(orders.mark_acknowledged, nothing, SHOWN_AGAIN),
+    an_ok_that_could_not_be_noted_is_forgotten=((Acknowledger, "mark_late"), idle, MUCH_FAILS),
+    an_accept_does_not_move_the_start=(
+        order_times.start_of, lambda true, wanted, zone, _: true(wanted, zone, 30), MUCH_FAILS),
     a_list_shows_an_order_twice_and_the_last_one_counts=(
         (Statuses, "latest"), lambda _, __, documents: {d.payment_key: d for d in documents if d.payment_key}, 1007),
     a_scheduled_order_is_accepted=(

@@ -33,9 +33,9 @@ class Script:
     async def order(self) -> str:
         return (await self.orders(1))[0]
 
-    async def orders(self, count: int) -> list[str]:
+    async def orders(self, count: int, scheduled: str = "") -> list[str]:
         """So many customers order at one moment. Returns the orders' keys once all are acknowledged."""
-        document = {"scheduled_date": "", "courier_type": "restaurant"}
+        document = {"scheduled_date": scheduled, "courier_type": "restaurant"}
         orders = [self._sim.world.place_order(restaurant_id=KADIKOY, document=document) for _ in range(count)]
         for order in orders:
             self._sim.trace.note("customer", "orders", key=order.key, number=order.number)
@@ -61,6 +61,9 @@ class Script:
 
     def accept(self, key: str, **columns: object) -> int:
         return self.act("accept", payment_key=key, preparing_time=20, **columns)
+
+    def hold_file(self) -> None:
+        self._sim.till.lock(8.0)
 
     def withdraw(self, row: int) -> None:
         self._sim.till.withdraw("id = :id", {"id": row})
@@ -463,3 +466,23 @@ async def no_list_comes_for_minutes_while_an_order_is_open(script: Script) -> No
     script.meets("get_current", *["http_500"] * 14)
     await script.listed(15)
     await script.rest(60.0)  # a sweep comes before the order has been silent for its time
+
+
+@corner(seconds=6 * MINUTE)
+async def much_is_refused_given_up_or_late(script: Script) -> None:
+    """An OK cannot be noted; its scheduled order is accepted twice. Logins, foods and closures fail."""
+    script.meets("login", "http_500", "http_500")
+    script.within("_mark_free", 2.0, script.hold_file)
+    (key,) = await script.orders(1, scheduled="2026-03-04 20:00:00")
+    await script.listed()
+    await script.rest(1.0)  # its OK is noted now
+    await script.accepted(key)
+    script.meets("close_restaurant", "said_no", "http_500", "said_no", "http_502", *["http_500"] * 3)
+    script.meets("deactivate_food", *["http_500"] * 4, "http_502", *["http_500"] * 3)
+    rows = [script.act("accept", payment_key=key, preparing_time=45)]
+    rows.append(script.act("deactivate_food", food_id=1001, restaurant_id=KADIKOY))
+    for _ in range(3):
+        await script.ended(script.act("close_restaurant", restaurant_id=KADIKOY))
+    await script.ended(*rows, script.act("deactivate_food", food_id=1002, restaurant_id=KADIKOY))
+    script.meets("close_restaurant", "refused", "refused", "refused", "http_429", "http_429")
+    await script.ended(script.act("close_restaurant", restaurant_id=KADIKOY, valid_until_minutes=1))

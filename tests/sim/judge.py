@@ -85,13 +85,13 @@ def time_of(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def past_its_time(row: sqlite3.Row, now: datetime) -> float:
-    """Seconds since a row expired; negative: it has not."""
+def past_its_time(row: sqlite3.Row, now: datetime, *, waited: bool = False) -> float:
+    """Seconds since a row expired; negative: it has not. `waited`: it had waited until it was sent."""
     if row["expires_utc"] is not None:  # it was retried by hand
         return (now - time_of(row["expires_utc"])).total_seconds()
     usual = ACCEPT_VALID_MINUTES if row["action"] == "accept" else VALID_MINUTES
     minutes = row["valid_minutes"] or usual
-    if row["state"] in {"pending", "expired"}:  # a closure that is sent later would end at once
+    if waited or row["state"] in {"pending", "expired"}:  # a closure that is sent later would end at once
         minutes = min(minutes, row["valid_until_minutes"] or minutes)
     return (now - time_of(row["created_utc"])).total_seconds() - minutes * 60
 

@@ -251,7 +251,7 @@ class Till:
         if plan.scripted:
             return
         toggles, blunders = max(2, plan.orders // 15), max(2, plan.orders // 20)
-        for act in [self._lock] * plan.locks + [self._toggle] * toggles + [self._blunder] * blunders:
+        for act in [self.lock] * plan.locks + [self._toggle] * toggles + [self._blunder] * blunders:
             self._agenda.at(chance.uniform(0, plan.seconds), act)
         for span in plan.hangs:
             others = [(name, 0, chance.uniform(3, 20)) for name in sorted(set(plan.accounts) - {span.what})]
@@ -453,13 +453,13 @@ class Till:
                 self._agenda.after(chance.uniform(0, seconds), lambda a=action, k=key: self.act(a, payment_key=k))
         self._agenda.after(chance.uniform(0, seconds), self._toggle)
 
-    def _lock(self) -> None:
+    def lock(self, seconds: float = 0.0) -> None:
         """The till leaves a transaction open, so that no other program can write."""
         if self.connection.in_transaction:
             return
         with contextlib.suppress(sqlite3.OperationalError):
             self.connection.execute("BEGIN IMMEDIATE")
-            seconds = self._random.choice((0.3, 2.0, 8.0, 20.0))
+            seconds = seconds or self._random.choice((0.3, 2.0, 8.0, 20.0))
             self.locked_until = self._sim.now() + seconds
             self._sim.trace.fault("till_locks", seconds=seconds)
             self._sim.disturb("")
