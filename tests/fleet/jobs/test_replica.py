@@ -425,6 +425,7 @@ async def test_rows_in_flight_of_another_replica_are_recovered_first(town: Town)
     async with running(town.daemon, for_s=35.0):
         shares.excess = set(shares.mine)
         await asyncio.sleep(5.0)
+        assert town.at_work == set()
         accept, cancel = shop.act("accept", order), shop.act("cancel", order)
         # As after a replica that was killed while the request was on the wire.
         shop.till.execute("UPDATE delivery_actions SET state = 'sending' WHERE id = ?", (accept,))
