@@ -110,10 +110,11 @@ class IsSentSoon(Judge):
             return
         if min(written, now) - self.sim.disturbed.get(call.account, 0.0) < QUIET_S or self._held_up(call, written):
             return
-        # Orders hold lanes until they are stored; foods wait for restaurants. Of two slots, any action may hold one.
+        # Orders hold lanes until they are stored; foods wait for restaurants. Of two slots, an account has one.
         lists = [one for one in self.sim.calls if one.operation in LISTS and one.account == call.account]
-        few = self.sim.settings.actions.max_in_flight <= 2
-        busy = [one for one in self.sim.calls if one.held_lane == call.lane or (few and one.row is not None)]
+        busy = [one for one in self.sim.calls if one.held_lane == call.lane]
+        if self.sim.settings.actions.max_in_flight <= 2:
+            busy += [one for one in self.sim.calls if one.row is not None and one.account == call.account]
         free = max([written, self.sim.born, *(one.ended_at for one in (*lists, *busy))])
         if now - free > SOON_S:
             self.broken(f"#{call.number} sends row {call.row} {now - free:.1f} s after it could have")
