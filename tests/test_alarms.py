@@ -257,7 +257,7 @@ async def test_a_commands_output_is_limited_and_its_children_are_killed(program,
     with capture_logs() as lines:
         alarms.see([ONE], 0.0)
         await quiet(alarms)
-    assert (lines, "hush" in "".join(capfd.readouterr())) == ([], False)
+    assert lines == [] and "hush" not in "".join(capfd.readouterr())
     await until(lambda: is_gone(child_of(path)))
 
 

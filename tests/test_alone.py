@@ -82,4 +82,4 @@ def test_a_configuration_that_needs_a_package_names_it(name: str, configuration:
     text = configuration.read_text().replace('listen = ""', 'listen = "127.0.0.1:8480"')
     configuration.write_text(text + MORE[name])
     refused = ended(configuration, "run")
-    assert (refused.returncode, f"orderbridge_{name}" in refused.stderr) == (78, True), refused.stderr
+    assert refused.returncode == 78 and f"orderbridge_{name}" in refused.stderr, refused.stderr

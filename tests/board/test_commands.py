@@ -15,7 +15,7 @@ BOARD = '[web]\nlisten = "127.0.0.1:8480"\nboard = "beside"'
 
 def test_a_code_has_a_role_and_a_new_one_explains_why_the_last_is_invalid(run: Run, configure, pos: sqlite3.Connection):
     off = run("board", "pair")
-    assert (off.code, "board is off" in off.err) == (1, True)
+    assert off.code == 1 and "board is off" in off.err
     configure(document(more=BOARD))
     wanted = {(): devices.ACT, ("--look",): devices.LOOK, ("--look-customers",): devices.LOOK_CUSTOMERS}
     for options, role in wanted.items():

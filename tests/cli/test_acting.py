@@ -71,7 +71,7 @@ def test_a_food_of_an_account_that_is_not_there_names_those_that_are_and_nothing
     configure(document(accounts=account("kadikoy") + account("moda", "another-secret")))
     ended = run("food", "on", 55, "--account", "wrong")
     assert (ended.code, ended.out) == (2, "")
-    assert ("There is no account wrong; the accounts are: kadikoy, moda." in ended.err, outbox(pos)) == (True, [])
+    assert "There is no account wrong; the accounts are: kadikoy, moda." in ended.err and outbox(pos) == []
 
 
 NO_ORDER = "No order has the number, payment_key or reference"
@@ -97,7 +97,7 @@ WRONG = [
 def test_an_ambiguous_command_writes_nothing(words, code, said, run, pos):
     put_order(pos, KEY, order_number=7)
     ended = run(*words)
-    assert (ended.code, ended.out, said in ended.err) == (code, "", True)
+    assert ended.code == code and ended.out == "" and said in ended.err
     assert outbox(pos) == []
 
 
@@ -109,7 +109,7 @@ def test_an_order_is_acted_on_by_its_number_or_the_tills_reference_too_if_it_mea
     assert {row["payment_key"] for row in outbox(pos)} == {KEY}
     put_order(pos, OTHER, order_number=7)
     ended = run("complete", "7")
-    assert (ended.code, KEY in ended.out, OTHER in ended.out, len(outbox(pos))) == (1, True, True, 3)
+    assert ended.code == 1 and KEY in ended.out and OTHER in ended.out and len(outbox(pos)) == 3
 
 
 class Daemon:

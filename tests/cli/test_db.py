@@ -33,7 +33,7 @@ def test_the_grants_on_sqlite_are_words_and_a_backup_says_where_it_is(run, pos, 
     pos.execute("UPDATE delivery_schema_version SET version_num = '0009'")  # before an upgrade is when one is wanted
     target = path.with_name("copy.db")
     ended = run("db", "backup", target)
-    assert (ended.code, ended.err, str(target) in ended.out) == (0, "", True)
+    assert ended.code == 0 and ended.err == "" and str(target) in ended.out
     with closing(sqlite3.connect(target)) as copied:
         assert copied.execute("SELECT count(*) FROM delivery_orders").fetchone() == (0,)
 
@@ -41,11 +41,11 @@ def test_the_grants_on_sqlite_are_words_and_a_backup_says_where_it_is(run, pos, 
 def test_a_backup_that_cannot_be_says_why(run, pos, path):
     for where, message in (("pos.db", "already exists"), (".", "is a folder"), ("no/x.db", "Create it")):
         ended = run("db", "backup", path.parent / where)
-        assert (ended.code, ended.out, message in ended.err) == (1, "", True)
+        assert ended.code == 1 and ended.out == "" and message in ended.err
     pos.close()
     path.unlink()
     ended = run("db", "backup", path.with_name("copy.db"))
-    assert (ended.code, "does not exist" in ended.err, path.with_name("copy.db").exists()) == (1, True, False)
+    assert ended.code == 1 and "does not exist" in ended.err and not path.with_name("copy.db").exists()
 
 
 @pytest.mark.parametrize("kind", SERVERS)

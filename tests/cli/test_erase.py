@@ -43,11 +43,11 @@ def test_the_journal_of_documents_forgets_the_customer_too(run, customer, path):
     (file,) = folder.iterdir()
     assert "Canan" in file.read_text()
     assert run("erase", "--phone", "05551234567", "--yes", "--json").json["journal"] == 1
-    assert ("Canan" in file.read_text(), "Baska" in file.read_text()) == (False, True)
+    assert "Canan" not in file.read_text() and "Baska" in file.read_text()
     file.unlink()
     file.mkdir()
     ended = run("erase", "--order", KEY, "--yes")
-    assert (ended.code, "copies in it are still there" in ended.err) == (1, True)
+    assert ended.code == 1 and "copies in it are still there" in ended.err
 
 
 def test_a_journal_that_cannot_be_written_leaves_all_as_it_is_so_that_it_can_be_run_again(run, customer, path):
@@ -67,19 +67,19 @@ def test_erase_reports_that_bytes_may_be_left_while_the_file_is_read(run, config
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM delivery_orders").fetchone()
         ended = run("erase", "--phone", "05551234567", "--yes")
-    assert (ended.code, "the rows are erased, but" in ended.err) == (1, True)
+    assert ended.code == 1 and "the rows are erased, but" in ended.err
 
 
 def test_erase_asks_first_and_its_output_names_no_customer(run, customer, pos):
     ended = run("erase", "--phone", "05551234567")
-    assert (ended.code, "Found: 1 orders" in ended.err) == (1, True)
+    assert ended.code == 1 and "Found: 1 orders" in ended.err
     assert pos.execute("SELECT customer_name FROM delivery_orders WHERE payment_key = ?", (KEY,)).fetchone()[0]
     unwritten = run("erase", "--phone", "05551234567", "--yes", "--no-rewrite")
-    assert (unwritten.code, "old data may be left" in unwritten.err) == (0, True)
+    assert unwritten.code == 0 and "old data may be left" in unwritten.err
     printed = "".join(one.out + one.err for one in (ended, unwritten))
     assert [word for word in ("Canan", "555", "Serçe") if word in printed] == []
     ended = run("erase", "--phone", "05551234568", "--yes")
-    assert (ended.code, "Found: 0 orders" in ended.err) == (1, True)
+    assert ended.code == 1 and "Found: 0 orders" in ended.err
     assert run("erase", "--phone", "05551234568", "--yes", "--rewrite").code == 0  # what was erased before, without it
     assert [run("erase", *wrong).code for wrong in ((), ("--phone", "12"), ("--phone", ""))] == [2, 2, 2]
 
@@ -91,7 +91,7 @@ def test_an_open_order_stays_and_it_says_why(run, pos):
     assert pos.execute("SELECT customer_name FROM delivery_orders").fetchone()[0] == "Canan Kanarya"
     assert "is stored again" not in ended.err
     ended = run("erase", "--phone", "05551234567", "--yes", "--force", "--json")
-    assert (ended.json["orders"], "is stored again" in ended.err) == (1, True)
+    assert ended.json["orders"] == 1 and "is stored again" in ended.err
     assert pos.execute("SELECT customer_name FROM delivery_orders").fetchone()[0] is None
 
 

@@ -62,7 +62,7 @@ def test_secrets_come_from_standard_input(command, given, file, monkeypatch):
 
 def test_without_a_terminal_what_is_missing_is_named(command, given, file):
     ended = command("init", "--yes", *given[2:6])
-    assert (ended.code, "Missing: --base-url, --app-secret-file, --rest-secret-file." in ended.err) == (2, True)
+    assert ended.code == 2 and "Missing: --base-url, --app-secret-file, --rest-secret-file." in ended.err
     assert not file.exists()
 
 
@@ -71,7 +71,7 @@ def test_existing_files_are_not_overwritten(there, command, given, file):
     other = file.with_name(there)
     other.write_text("mine")
     ended = command("init", "--yes", *given)
-    assert (ended.code, other.read_text(), "already exists" in ended.err) == (78, "mine", True)
+    assert ended.code == 78 and other.read_text() == "mine" and "already exists" in ended.err
     assert list(files(file.parent)) == [there]
 
 
@@ -103,12 +103,12 @@ def test_a_failed_test_is_reported_and_nothing_is_written(option, value, code, r
     value = value.replace("WRONG", f"{tmp_path}/wrong")
     ended = command("init", "--yes", *given, option, value)
     assert ended.code == code, ended.err
-    assert (remedy in ended.err, "wrong-secret" in ended.err, files(file.parent)) == (True, False, {})
+    assert remedy in ended.err and "wrong-secret" not in ended.err and files(file.parent) == {}
 
 
 def test_without_tests_the_configuration_is_written_anyway(command, given, file):
     ended = command("init", "--yes", "--untested", *given, "--base-url", "https://127.0.0.1:1")
-    assert (ended.code, "This does not work yet" in ended.err, file.exists()) == (0, True, True), ended.err
+    assert ended.code == 0 and "This does not work yet" in ended.err and file.exists(), ended.err
 
 
 class Terminal(io.StringIO):
@@ -130,7 +130,7 @@ def test_init_asks_tests_and_lets_a_person_correct(command: Run, typed, running,
     lines += [f"https://127.0.0.1:{closed_port}", "-", "y", running.base_url, str(running.ca_file)]
     typed(*lines, "Kadıköy", "kadikoy", "y", "", hidden=[APP, "wrong", APP, REST])
     ended = command("init")
-    assert (ended.code, APP in ended.err + ended.out) == (0, False), ended.err
+    assert ended.code == 0 and APP not in ended.err + ended.out, ended.err
     printed = (
         "must begin with https://",
         "Nothing listens",

@@ -176,7 +176,7 @@ def test_a_database_that_holds_anything_is_refused_and_not_changed(kind, request
             with engine.begin() as owner:
                 owner.exec_driver_sql(f"CREATE {made}")
             ended = run("db", "try", url)
-            assert (ended.code, ended.out, f"not empty ({name} …)" in ended.err) == (1, "", True)
+            assert ended.code == 1 and ended.out == "" and f"not empty ({name} …)" in ended.err
             found = inspect(engine)
             assert [*found.get_table_names(), *found.get_view_names()] == ([name] if what != "FUNCTION" else [])
             with engine.begin() as owner:
@@ -192,4 +192,4 @@ def test_the_address_may_come_from_the_standard_input(run, tmp_path, monkeypatch
         file.seek(0)
         monkeypatch.setattr("sys.stdin", file)
         ended = run("db", "try", "-")
-    assert (ended.code, ended.err, "are returned exactly" in ended.out) == (0, "", True)
+    assert ended.code == 0 and ended.err == "" and "are returned exactly" in ended.out

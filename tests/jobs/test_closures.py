@@ -140,7 +140,7 @@ async def test_a_trigger_of_a_pos_harms_only_its_own_closure_and_is_reported(dae
     with capture_logs() as lines:
         await daemon.run(32)
     assert [one["action"] for one in daemon.written()] == ["activate_food"]
-    assert (daemon.until(stuck) is not None, daemon.closures.refused) == (True, {stuck})
+    assert daemon.until(stuck) is not None and daemon.closures.refused == {stuck}
     assert [line["id"] for line in lines if line["event"] == "action.database_refused"] == [stuck]
     daemon.shop.allow()
     await daemon.run(1)

@@ -123,7 +123,7 @@ async def test_delivery_lamp_has_one_row_for_each_account_also_after_a_restart(s
     assert "+120 seconds" in shop.one("SELECT sentence FROM delivery_lamp")["sentence"]
     await shop.checkup().check()  # of the next daemon
     again = lamp(shop)
-    assert (again[0], again[2] > green[2]) == ("green", True)
+    assert again[0] == "green" and again[2] > green[2]
     await shop.poll()
     await shop.checkup().check()
     assert lamp(shop) == again
@@ -131,7 +131,7 @@ async def test_delivery_lamp_has_one_row_for_each_account_also_after_a_restart(s
     assert lamp(shop)[:2] == ("red", "not_polling"), "no daemon works"
     await shop.poll()
     await shop.checkup().check()
-    assert (lamp(shop)[0], lamp(shop)[2] > again[2]) == ("green", True)
+    assert lamp(shop)[0] == "green" and lamp(shop)[2] > again[2]
 
 
 @pytest.fixture
@@ -232,7 +232,7 @@ async def test_an_open_problem_survives_a_reload_without_a_new_report(shop: Shop
         await asyncio.sleep(91)  # by now it would know what only a daemon can
         await after.check()
     ((event, code, seconds),) = [(line["event"], line["code"], line["seconds"]) for line in logs]
-    assert (event, code, seconds >= 91) == ("problem.ended", Code.BOARD_UNHEARD, True)
+    assert event == "problem.ended" and code == Code.BOARD_UNHEARD and seconds >= 91
     assert (Code.LOGIN_REFUSED, "kadikoy") in after.history.open()
 
 

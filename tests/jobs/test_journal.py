@@ -68,7 +68,7 @@ async def test_a_full_disk_delays_no_order_and_the_journal_catches_up_later(shop
     with capture_logs() as logs:
         orders = [await shop.taken_in(), await shop.taken_in()]
     assert [line["event"] for line in logs if line["event"].startswith("journal")] == ["journal.failed"]
-    assert (shop.journal.since is not None, shop.journal.error) == (True, "No space left on device")
+    assert shop.journal.since is not None and shop.journal.error == "No space left on device"
     full.clear()
     with capture_logs() as logs:
         await shop.journal.tidy(90, shop.clock.now())

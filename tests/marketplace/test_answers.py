@@ -113,7 +113,7 @@ READERS = [read_grant, read_restaurants, read_restaurant_status, read_cancel_rea
 def malformed(read: Any, data: Any) -> None:
     with pytest.raises(UnknownOutcome) as caught:
         read(data)
-    assert (caught.value.code, "a\nb" in sentence(caught.value)) == ("malformed_data", False)
+    assert caught.value.code == "malformed_data" and "a\nb" not in sentence(caught.value)
 
 
 @pytest.mark.parametrize("read", READERS)
@@ -169,7 +169,7 @@ def test_a_grant_keeps_the_date_as_it_came() -> None:
     for date, expected in (("2026-11-22 10:00:00", "2026-11-22 10:00:00"), ("x", "x"), (None, None), ([], None)):
         assert read_grant({"access_token": "abc", "expiration_date": date}) == Grant("abc", expected)
     grant = read_grant({"access_token": "abc"})
-    assert (grant.expiration_date, "abc" in repr(grant)) == (None, False)
+    assert grant.expiration_date is None and "abc" not in repr(grant)
 
 
 @pytest.mark.parametrize(

@@ -582,7 +582,7 @@ async def test_a_request_refused_by_the_proxy_was_not_sent(answer, code, reason,
     async with proxy(monkeypatch, talk):
         caught = await error_of(put(make_wire("https://service.invalid")))
     assert (type(caught), caught.code, caught.reason) == (NotSent, code, reason)
-    assert ("from HTTPS_PROXY" in sentence(caught.detail), "geheim" in str(caught)) == (True, False)
+    assert "from HTTPS_PROXY" in sentence(caught.detail) and "geheim" not in str(caught)
 
 
 async def test_no_tls_keys_are_written(wired: Wired, monkeypatch, tmp_path: Path) -> None:

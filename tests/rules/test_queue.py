@@ -216,7 +216,7 @@ def test_a_row_in_flight_at_the_end_of_its_closure_is_due_once() -> None:
     queue = queue_of(row(Action.CLOSE_RESTAURANT, 1, valid_until_minutes=15, created_utc=NOW))
     assert taken(queue) == [1]
     queue.view.now += timedelta(minutes=16)
-    assert (ended(queue), queue.due() > queue.view.now) == ([], True)
+    assert ended(queue) == [] and queue.due() > queue.view.now
 
 
 def test_a_closure_that_waits_until_its_end_is_reviewed_then_and_expires() -> None:

@@ -65,7 +65,7 @@ async def test_metrics_are_in_the_form_that_prometheus_reads(process: Process):
     process.metrics.count(POLLS, "kadikoy", "ok", by=3)
     async with shown(process) as (_, address):
         status, head, body = await asked(address, "/metrics")
-    assert (status, "content-type: text/plain; version=0.0.4; charset=utf-8" in head) == (200, True)
+    assert status == 200 and "content-type: text/plain; version=0.0.4; charset=utf-8" in head
     found = {family.name: family for family in text_string_to_metric_families(body)}
     for family in FAMILIES:
         shown_ = found[family.name.removesuffix("_total")]
@@ -101,7 +101,7 @@ async def test_a_foreign_name_is_turned_away_and_a_configured_one_is_not(process
     async with shown(process, "127.0.0.1:0", "kasa-pc") as (listening, address):
         assert (await asked(address, "/livez", host="evil.example"))[0] == 400
         status, _, body = await asked(address, "/metrics", host="evil.example")
-        assert (status, "web.hosts" in body) == (400, True)
+        assert status == 400 and "web.hosts" in body
         assert (await asked(address, "/livez", host="kasa-pc:8480"))[0] == 200
         listening.use(at("127.0.0.1:0"))
         async with asyncio.timeout(60):
@@ -115,7 +115,7 @@ async def test_odd_requests_find_nothing(process: Process):
     async with shown(process) as (_, address):
         for method, path, _ in ODD:
             status, head, body = await asked(address, path, method)
-            assert ("location:" in head, "root:" in body) == (False, False)
+            assert "location:" not in head and "root:" not in body
             found.append((method, path, status))
     assert found == ODD
 
