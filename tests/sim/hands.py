@@ -125,10 +125,10 @@ class Hands:
                 self._sim.till.withdrawn.setdefault(row, self._sim.now())
                 self._sim.woken()
 
-    def retry_quarantined(self) -> None:
+    def retry_quarantined(self, *, whole: bool = False) -> None:
         """`orderbridge quarantine retry`, of some documents in any order, or of all."""
         kept = self._select("SELECT id, payment_key FROM delivery_quarantine WHERE resolved_utc IS NULL ORDER BY id")
-        some = self._random.sample(kept, self._random.randint(0, len(kept)))
+        some = [] if whole else self._random.sample(kept, self._random.randint(0, len(kept)))
         words = [str(row["id"]) for row in some]
         for one in self.run_for_json(order_commands.quarantine, "retry", *words) or ():
             if one["payment_key"] is not None and one["outcome"] in WRITTEN:

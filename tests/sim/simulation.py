@@ -485,6 +485,7 @@ class Sim:
             query = "SELECT 1 FROM delivery_actions WHERE state IN ('pending', 'sending')"
             quiet = quiet + TICK_S if self.till.connection.execute(query).fetchone() is None else 0.0
             if quiet >= SETTLED_S and self.now() > max(self.disturbed.values()) + SETTLED_S:
+                self.technician.leave()
                 return
 
     async def _stop_in_order(self) -> None:

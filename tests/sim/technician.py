@@ -116,3 +116,8 @@ class Technician:
     def _look(self) -> None:
         self._agenda.after(LOOKS_EVERY_S, self._look)
         self._sim.hands.retry_quarantined()
+
+    def leave(self) -> None:
+        """Leave no document in quarantine that the database would take by now."""
+        if self._sim.plan.refusing:
+            self._sim.hands.retry_quarantined(whole=True)
