@@ -167,7 +167,9 @@ def corner(**changes: Any) -> Callable[[Play], None]:
 
 
 def corner_of(seed: int) -> str:
-    return list(CORNERS)[(seed - 1) % len(CORNERS)]
+    # Each round begins one further, because only some seeds of the mix play a corner.
+    round_, place = divmod(seed - 1, len(CORNERS))
+    return list(CORNERS)[(round_ + place) % len(CORNERS)]
 
 
 def seed_of(name: str) -> int:
