@@ -464,7 +464,7 @@ async def a_row_is_written_just_before_a_token_expires(script: Script) -> None:
 @corner(seconds=9 * MINUTE, silence_hours=0.05)
 async def no_list_comes_for_minutes_while_an_order_is_open(script: Script) -> None:
     """The minutes without a list do not count as its silence."""
-    await script.order()
+    await script.orders(2)
     script.meets("get_current", *["http_500"] * 14)
     await script.listed(15)
     await script.rest(60.0)  # a sweep comes before the order has been silent for its time
