@@ -157,6 +157,7 @@ CANCELLED = (
 )
 CUT_OFF = {"login_refused", "unreachable"}
 KEPT = "SELECT 1 FROM delivery_quarantine WHERE resolved_utc IS NULL"
+REFUSED = "SELECT payment_key FROM delivery_quarantine WHERE resolved_utc IS NULL AND reason = 'database_refused'"
 OF_POLLS = {code.value for code in Code if code.kind.cause in {Cause.CUT_OFF, Cause.NO_LIST}}
 CODES = {"not_taken_over", "unanswered", "accept_failed", "cancellation_unseen", "quarantined"}
 
@@ -214,7 +215,7 @@ class ProblemsAreLogged(Judge):
                 self.broken(f"{row['name']} has had no good poll since {good:.0f}, and no problem says so")
 
     def _truth(self) -> tuple[set[Key], set[Key]]:
-        """The open problems; and those that are suppressed, because their account has a problem."""
+        """The open problems; and those that are suppressed, because their account or order has a problem."""
         unseen = {("cancellation_unseen", row["payment_key"]) for row in self.rows(CANCELLED, self._ago(UNSEEN_S))}
         not_taken = {("not_taken_over", row["account"]) for row in self.rows(NOT_TAKEN, self._ago(NOT_TAKEN_OVER_S))}
         found: set[Key] = unseen | not_taken
@@ -229,10 +230,12 @@ class ProblemsAreLogged(Judge):
             for row in self.rows(ANSWERS)
             if row["action"] == "accept" or (row["state"] in {"pending", "sending"} and row["created_utc"] >= since)
         }
+        outdated = {row["payment_key"] for row in self.rows(REFUSED)}  # contents_outdated suppresses the others
         for row in self.rows(OPEN, self._ago(A_DAY_S)):
             key, account = row["payment_key"], accounts[row["account"]]
             answer = answers.get(key)
-            if account["state"] in CUT_OFF or (account["last_poll_utc"] or "") < self._ago(LATE_S):
+            is_cut_off = account["state"] in CUT_OFF or (account["last_poll_utc"] or "") < self._ago(LATE_S)
+            if is_cut_off or key in outdated:
                 unknown |= {("accept_failed", key), ("unanswered", key)}
             elif answer is not None and answer["state"] in {"expired", "failed"}:
                 follows = answer["finished_utc"] > (account["last_poll_ok_utc"] or "") and account["state"] != "ok"
