@@ -3,8 +3,8 @@
 import pytest
 from benchmarks.walk import files_of, steps_of
 
-# A few more than were counted: the queries of the SQLite file differ a little from run to run.
-MOST = {"order": (46, 240), "action": (41, 255), "token": (31, 118)}
+# A few more than were counted. On a slow machine the check for a restored file falls into an order's commit: 20 functions.
+MOST = {"order": (46, 246), "action": (41, 255), "token": (31, 118)}
 
 
 @pytest.mark.slow
