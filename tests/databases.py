@@ -295,11 +295,16 @@ def _place() -> Iterator[tuple[Path, dict[str, object]]]:
         yield place, as_user
 
 
+def _is_open(place: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(place) == 0
+
+
 def _await_answer(url: URL, server: subprocess.Popen[bytes], log: Path) -> None:
     engine = create_engine(url)
     deadline = time.monotonic() + _STARTED_WITHIN_S
-    place = str(url.query.get("unix_socket", ""))  # PyMySQL leaves a socket behind where it finds none
-    while place and not Path(place).exists() and server.poll() is None and time.monotonic() < deadline:
+    place = str(url.query.get("unix_socket", ""))  # PyMySQL does not close its socket if it is refused there
+    while place and not _is_open(place) and server.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     while True:
         try:
