@@ -18,6 +18,7 @@ from orderbridge_board.snapshot import state
 
 ENDS_WITHIN_S = 2 * IDLE_S + 60.0  # with a till that locks the file, and a slow disk
 A_MOMENT = timedelta(seconds=0.1)
+BOARD_EVERY = 10  # ticks, while the same orders are shown
 SAME = ("action", "payment_key", "restaurant_id", "food_id")  # of a button and its row
 CLOSED = "SELECT * FROM delivery_actions WHERE state = 'done' AND valid_until_minutes IS NOT NULL"
 NEWER = "SELECT * FROM delivery_actions WHERE id > ? AND action IN (?, ?) AND (food_id = ? OR restaurant_id = ?)"
@@ -115,6 +116,7 @@ class TapsAreRows(Judge):
         self._rows: dict[str, int] = {}  # by button: its row
         self._tapped_at: dict[int | None, float] = {}  # by row
         self._engine: Engine | None = None
+        self._shown: list[sqlite3.Row] = []
 
     def committed(self, name: str) -> None:
         """Rows that the program writes for a tablet or for a closure's end count as the till's."""
@@ -144,8 +146,9 @@ class TapsAreRows(Judge):
         """The board has a card for each open order, rings for one that needs an answer, and shows a cancelled one."""
         now = self.sim.clock.now()
         shown = [*self.rows(OPEN), *self.rows(CANCELLED, text_of(now - STOP_SHOWN))]
-        if not shown:
+        if not shown or (shown == self._shown and self.sim.ticks % BOARD_EVERY):
             return
+        self._shown = shown
         if self._engine is None:
             self._engine = create_engine(f"sqlite:///{self.sim.path}", poolclass=NullPool)
         web = self.sim.settings.web.model_copy(update={"board": "till"})
