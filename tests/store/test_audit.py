@@ -74,6 +74,8 @@ def sound(pos: Pos) -> None:
     action(pos, (2400, 2401, UNKNOWN), payment_key=key(8), **late)
     event(pos, 2500, "start", 2, key(8))  # by no poll
     event(pos, 2600, "ended", 2, key(8), detail="silence")  # likewise
+    for word in ("status", "replayed"):
+        event(pos, 2650, word, 2, key(8))  # from the journal
     for name in ("close_restaurant", "open_restaurant"):
         action(pos, restaurant_id=key(3), name=name, **OPEN | {"created_utc": at(2900)})
 

@@ -27,7 +27,7 @@ from sqlalchemy import (
 from orderbridge.actions import ACTIONS, Subject, of_subject
 from orderbridge.config import Settings
 from orderbridge.jobs.outbox_reader import view_of
-from orderbridge.model import ActionState, KnownBy, LastChange, Outcome
+from orderbridge.model import REPLAYED, ActionState, KnownBy, LastChange, Outcome
 from orderbridge.rules.outbox_rows import expiry
 from orderbridge.rules.retry import LOOK_WITHIN, MAX_RESENDS, NO_ATTEMPTS, UNCERTAIN
 from orderbridge.store.own_tables import daemon
@@ -265,13 +265,11 @@ def _out_of_order(connection: Connection, subject: Subject, since: datetime) -> 
 
 def _shown_and_not_known(connection: Connection, since: datetime, cooldown: timedelta) -> Iterator[Finding]:
     """Rows of unknown outcome although a poll showed them done. The poll certainly began after their last request."""
-    is_shown = or_(
-        *(
-            and_(actions.c.action == action, events.c.status_id.in_(kind.proves_done))
-            for action, kind in ACTIONS.items()
-            if kind.proves_done
-        )
-    )
+    kinds = ((action, kind.proves_done) for action, kind in ACTIONS.items() if kind.proves_done)
+    is_shown = or_(*(and_(actions.c.action == action, events.c.status_id.in_(proofs)) for action, proofs in kinds))
+    other = events.alias()
+    at_once = other.c.payment_key == events.c.payment_key, other.c.at_utc == events.c.at_utc
+    is_replayed = exists().where(*at_once, other.c.event == REPLAYED)  # from the journal: no poll showed it then
     last = select(attempts.c.action_id, func.max(attempts.c.finished_utc).label("at")).where(attempts.c.spent == 0)
     is_unknown = actions.c.state == ActionState.FAILED, actions.c.error_code == "outcome_unknown"
     of_unknown = attempts.c.action_id.in_(select(actions.c.id).where(*is_unknown))
@@ -287,6 +285,7 @@ def _shown_and_not_known(connection: Connection, since: datetime, cooldown: time
             events.c.detail.is_(None),  # not an end by silence
             events.c.at_utc.between(tried.c.at, actions.c.finished_utc),
             is_shown,
+            ~is_replayed,
         )
     )
     for row in connection.execute(query):
