@@ -377,11 +377,11 @@ async def test_a_sighup_during_the_lock_request_is_not_lost(sandbox, till, monke
     running = Service(former, lambda: new)
     task = begun(running.run())
     await until(asked.is_set)
-    running._reload()
+    running.reload()
     await until(running._called.is_set)
     answered.set()
     await until(lambda: at_work)
-    running._end()
+    running.end()
     await task
     assert at_work == [["kadikoy"]]
 
@@ -407,7 +407,7 @@ async def test_without_threads_the_leader_lock_stays_watched_and_a_stop_is_in_or
         if is_lost:
             without.undo()
             await until(lambda: "daemon.replaced" in [line["event"] for line in logs])
-        running._end()
+        running.end()
         await task
 
 
@@ -435,11 +435,11 @@ async def test_a_reload_from_a_hanging_disk_delays_no_order(sandbox, till, world
     running = Service(settings, load)
     task = begun(running.run())
     await until(lambda: world.calls("get_current"))
-    running._reload()
+    running.reload()
     order = world.place_order(restaurant_id=KADIKOY)
     await until(lambda: order.acknowledged)
     answers.set()
-    running._end()
+    running.end()
     await task
 
 
@@ -463,12 +463,12 @@ async def test_a_reload_that_fails_changes_nothing_and_the_next_one_works(error,
         task = begun(running.run())
         await until(lambda: systemd.READY in printed)
         printed.clear()
-        running._reload()
+        running.reload()
         await until(lambda: systemd.READY in printed)  # else systemd would wait for it, and then stop the service
         assert "config.reload_failed" in [line["event"] for line in logs]
-        running._reload()
+        running.reload()
         await until(lambda: [line["event"] for line in logs].count("daemon.started") == 2)
-    running._end()
+    running.end()
     await task
 
 

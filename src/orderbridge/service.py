@@ -68,7 +68,7 @@ class Service:
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT. After SIGHUP it continues with the settings from `load`."""
         loop = asyncio.get_running_loop()
-        for number, heard in ((signal.SIGTERM, self._end), (signal.SIGINT, self._end), (signal.SIGHUP, self._reload)):
+        for number, heard in ((signal.SIGTERM, self.end), (signal.SIGINT, self.end), (signal.SIGHUP, self.reload)):
             loop.add_signal_handler(number, heard)
         systemd.handle_reloads()
         alive = asyncio.gather(self._say_alive(), liveness.answer(self._name, self._answer, on_holder=self._on_holder))
@@ -244,7 +244,8 @@ class Service:
 
     # ---- signals -----------------------------------------------------------------------------------------------------
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Stop in order, as after SIGTERM."""
         self._ending = True
         systemd.notify(systemd.STOPPING)
         if self._daemon is not None:
@@ -252,7 +253,8 @@ class Service:
         elif self._serving is not None:  # nothing is in flight yet
             self._serving.cancel()
 
-    def _reload(self) -> None:
+    def reload(self) -> None:
+        """Read the configuration again, as after SIGHUP."""
         self._reload_wanted = True
         if not self._ending and (self._reloading is None or self._reloading.done()):
             systemd.notify(systemd.reloading())

@@ -43,7 +43,7 @@ class Branch:
     async def stop(self) -> None:
         """In order, as a SIGTERM does."""
         if self.service is not None and self._task is not None:
-            self.service._end()
+            self.service.end()
             await self._task
             self.service = None
 

@@ -110,7 +110,7 @@ class Tablet:
     cookie: str = ""
     own: str | None = None  # its address
 
-    def _raw(self, line: str, body: bytes, changes: dict[str, str | None]) -> bytes:
+    def raw(self, line: str, body: bytes, changes: dict[str, str | None]) -> bytes:
         authority = f"127.0.0.1:{self.address[1]}"
         headers: dict[str, str | None] = {"Host": authority, "Connection": "close"}
         if line.startswith("POST"):
@@ -123,16 +123,16 @@ class Tablet:
         return "\r\n".join([f"{line} HTTP/1.1", *lines, "", ""]).encode("latin-1") + body
 
     async def get(self, path: str, method: str = "GET", **changes: str | None) -> Answer:
-        return answer_of(await sent(self.address, self._raw(f"{method} {path}", b"", changes)))
+        return answer_of(await sent(self.address, self.raw(f"{method} {path}", b"", changes)))
 
     async def post(self, name: str, values: Any, **changes: str | None) -> Answer:
         body = values if isinstance(values, bytes) else json.dumps(values).encode()
-        return answer_of(await sent(self.address, self._raw(f"POST /board/{name}", body, changes), by=self.own))
+        return answer_of(await sent(self.address, self.raw(f"POST /board/{name}", body, changes), by=self.own))
 
     @contextlib.asynccontextmanager
     async def stream(self) -> AsyncIterator["Ear"]:
         reader, writer = await asyncio.open_connection(*self.address, limit=2**20)
-        writer.write(self._raw("GET /board/stream", b"", {}))
+        writer.write(self.raw("GET /board/stream", b"", {}))
         try:
             yield Ear(reader)
         finally:

@@ -104,11 +104,11 @@ async def test_a_body_that_is_no_small_object_is_refused_with_a_sentence(tablet:
 
 
 async def test_a_chunked_body_has_the_same_limit_and_half_a_body_is_no_error(tablet: Tablet, caplog):
-    head = tablet._raw("POST /board/here", b"", {"content_length": None, "transfer_encoding": "chunked"})
+    head = tablet.raw("POST /board/here", b"", {"content_length": None, "transfer_encoding": "chunked"})
     chunk = b"400\r\n" + b" " * 1024 + b"\r\n"
     assert answer_of(await sent(tablet.address, head + chunk * 5)).status == 413
     _, writer = await asyncio.open_connection(*tablet.address)
-    writer.write(tablet._raw("POST /board/here", b"{", {"content_length": "9"}))
+    writer.write(tablet.raw("POST /board/here", b"{", {"content_length": "9"}))
     await writer.drain()
     writer.transport.abort()
     assert (await tablet.post("here", {})).status == 200

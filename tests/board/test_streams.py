@@ -195,7 +195,7 @@ async def test_an_unread_stream_is_closed_silently(shop: Shop, tablet: Tablet, m
     slow = socket.socket()
     slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
     await asyncio.to_thread(slow.connect, tablet.address)
-    slow.sendall(tablet._raw("GET /board/stream", b"", {}))
+    slow.sendall(tablet.raw("GET /board/stream", b"", {}))
     await until(lambda: left)
     slow.close()
     assert (left, [record for record in caplog.records if record.levelname == "ERROR"]) == (listeners, [])

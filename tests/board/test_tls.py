@@ -46,7 +46,7 @@ async def asked(listening: Listening, made: Certificates, line: str, cookie: str
     address = ("127.0.0.1", listening.addresses[0][1])
     trusted = ssl.create_default_context(cafile=made.ca_file)
     reader, writer = await asyncio.open_connection(*address, ssl=trusted, server_hostname="127.0.0.1")
-    writer.write(Tablet(address, cookie)._raw(line, body, {"origin": f"https://127.0.0.1:{address[1]}"}))
+    writer.write(Tablet(address, cookie).raw(line, body, {"origin": f"https://127.0.0.1:{address[1]}"}))
     answer = answer_of(await rest_of(reader))
     writer.close()
     return answer

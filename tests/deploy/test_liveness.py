@@ -247,7 +247,7 @@ async def test_a_hung_daemon_stops_feeding_the_watchdog(configuration: Path, mon
         async with asyncio.timeout(WITHIN_S):
             while not (await asyncio.to_thread(ask, name_of(configuration))).startswith("hung: poll kadikoy"):
                 pass
-        work._end()
+        work.end()
         await task
 
 

@@ -29,17 +29,17 @@ class Pos:
     """What a POS does on the server, with a connection that is tried before each statement: it outlives the server."""
 
     def __init__(self, url: str) -> None:
-        self._engine = create_engine(url, pool_pre_ping=True, isolation_level="AUTOCOMMIT")
+        self.engine = create_engine(url, pool_pre_ping=True, isolation_level="AUTOCOMMIT")
 
     def close(self) -> None:
-        self._engine.dispose()
+        self.engine.dispose()
 
     def run(self, sql: str, **values: object) -> None:
-        with self._engine.connect() as connection:
+        with self.engine.connect() as connection:
             connection.execute(text(sql), values)
 
     def rows(self, sql: str, **values: object) -> list[dict[str, Any]]:
-        with self._engine.connect() as connection:
+        with self.engine.connect() as connection:
             return [dict(row) for row in connection.execute(text(sql), values).mappings()]
 
     def accept(self, order: Order) -> None:
@@ -69,7 +69,7 @@ def pos(server: Server) -> Iterator[Pos]:
 
 @pytest.fixture
 def settled(configuration: Path, pos: Pos, server: Server) -> Path:
-    set_url(configuration, pos._engine.url.render_as_string(hide_password=False))
+    set_url(configuration, pos.engine.url.render_as_string(hide_password=False))
     return configuration
 
 
@@ -131,7 +131,7 @@ async def test_a_reload_with_a_silent_server_changes_nothing(within, settled, se
     await until(lambda: running._daemon is not None and world.calls("get_current"))
     first = running._daemon
     with server.frozen():
-        running._reload()
+        running.reload()
         for _ in range(50):
             await asyncio.sleep(0.01)  # the loop turns meanwhile
         assert running._daemon is first
@@ -144,7 +144,7 @@ async def test_a_reload_with_a_silent_server_changes_nothing(within, settled, se
     late = world.place_order(restaurant_id=KADIKOY)
     await until(lambda: late.acknowledged)  # by the first one, it may be, while it stops
     await until(lambda: running._daemon is not None and (running._daemon is first) is (within < 1))
-    running._end()
+    running.end()
     await task
     await left_behind()
     assert pos.stored() == {late.key: 1}
@@ -164,7 +164,7 @@ LOCKS = {
 
 
 async def test_a_stop_does_not_wait_for_the_lock_on_the_schema(settled: Path, server: Server, pos: Pos):
-    with pos._engine.connect() as other:
+    with pos.engine.connect() as other:
         other.detach()  # its lock goes with it
         other.execute(text(LOCKS[other.dialect.name.replace("mysql", databases.MARIADB)]))
         async with process(settled) as daemon:

@@ -154,7 +154,7 @@ async def serving(configuration: Path) -> AsyncIterator[Service]:
     try:
         yield service
     finally:
-        service._end()
+        service.end()
         await task
 
 
@@ -202,10 +202,10 @@ async def test_a_page_that_does_not_load_is_an_alarm_everywhere(configuration, t
     async with serving(configuration) as service:
         await until(lambda: till.has_tables() and open_problems(till) == [("certificate_refused", "severe")])
         pair.write_text(make_certificates(tmp_path / "tls", line=Line.EXPIRED).server_file.read_text())
-        service._reload()
+        service.reload()
         await until(lambda: open_problems(till) == [("page_not_served", "severe")])
         blocker.close()
-        service._reload()
+        service.reload()
         await until(lambda: open_problems(till) == [("certificate_ends", "severe")])
         async with asyncio.timeout(150):  # the page reads what the next health check finds
             while '"certificate_ends":1' not in await message("/readyz"):  # noqa: ASYNC110 - another task
@@ -217,7 +217,7 @@ async def test_a_page_that_does_not_load_is_an_alarm_everywhere(configuration, t
         found = [(one["code"], one["subject"], one["severity"]) for one in shown]
         assert ("certificate_ends", "web", "severe") in found
         pair.write_text(make_certificates(tmp_path / "tls").server_file.read_text())
-        service._reload()
+        service.reload()
         await until(lambda: "certificate_ends" not in dict(open_problems(till)))
 
 
