@@ -1,6 +1,7 @@
 """A SQLite file that was overwritten in place is detected; SQLite's own writes are not (dialects.sqlite_file)."""
 
 import contextlib
+import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from tests.wording import says
 
 from orderbridge.errors import FileLost, Unusable
 from orderbridge.store.database import Database, open_database
+from orderbridge.store.dialects import sqlite_file
 from orderbridge.store.dialects.sqlite_checks import refuse_overwritten
 
 Till = sqlite3.Connection
@@ -82,6 +84,25 @@ def test_overwriting_the_file_counts_as_a_lost_file(database, till, path, how, i
     refuse_overwritten(str(path))
 
 
+@pytest.mark.parametrize("how", ["emptied", "an older one"])
+def test_overwriting_its_wal_counts_as_a_lost_file(database, till, path, how):
+    """SQLite would continue behind the gap, and at the next checkpoint copy the gap into the file."""
+    log, older = path.with_name("pos.db-wal"), path.with_name("older")
+    shutil.copyfile(log, older)
+    till.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    add(database)
+    database.check_file()
+    shutil.copyfile("/dev/null" if how == "emptied" else older, log)
+    with pytest.raises(FileLost, check=says("wrote over")):
+        add(database)
+    till.close()
+    database.close()
+    with pytest.raises(Unusable, check=says("move")):
+        refuse_overwritten(str(path))
+    with contextlib.closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as reader:  # without its -wal
+        assert reader.execute("SELECT count(*) FROM t").fetchone() == (300,)
+
+
 def reads_meanwhile(till: Till) -> None:
     till.execute("BEGIN")
     till.execute("SELECT count(*) FROM t").fetchone()
@@ -109,4 +130,29 @@ def test_sqlites_own_writes_are_not_a_lost_file(database: Database, till: Till, 
             till.execute("COMMIT")
         add(database, 3)
         checkpoint(till)
+        database.check_file()
+
+
+def test_a_new_wal_between_two_reads_of_one_check_is_not_a_lost_file(database, till, path, monkeypatch):
+    def change() -> None:
+        till.execute("UPDATE t SET x = 'y'")
+        till.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+        till.execute("INSERT INTO t (x) VALUES ('z')")
+
+    def then_changed(read):
+        def reading(descriptor: int):
+            found = read(descriptor)
+            while changes:
+                changes.pop()()
+            return found
+
+        return reading
+
+    till.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+    os.utime(path, (1, 1))  # a file of just now would be compared again
+    database.check_file()
+    changes = [change]
+    for name in ("_key", "_state"):
+        monkeypatch.setattr(sqlite_file, name, then_changed(getattr(sqlite_file, name)))
+    for _ in range(3):
         database.check_file()

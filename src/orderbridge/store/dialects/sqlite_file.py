@@ -272,6 +272,11 @@ class _Wal:
     copied: int
     frames: int = field(compare=False)
 
+    def is_in(self, log: int) -> bool:
+        """Whether the -wal has these frames; not if another program emptied it, or wrote over it."""
+        size = WAL_HEAD + self.frames * (FRAME_HEAD + self.page_size)
+        return not self.frames or (os.fstat(log).st_size >= size and os.pread(log, 8, WAL_SALTS.start) == self.salts)
+
 
 class Pages:
     """The pages of one file and its -wal."""
@@ -293,17 +298,19 @@ class Pages:
         return True
 
     def _is_foreign_now(self, main: int, shm: int) -> bool:
-        key, wal = _key(main), _state(shm)
+        wal, key = _state(shm), _key(main)  # in this order: a checkpoint in between changes the key
         if wal is None:
             return False
-        if key == self._key:
-            # A new -wal: note the file's pages.
-            self._salts, grown = wal.salts, wal.frames - self._frames
-            if 0 <= grown < COMPARE_AGAIN:
-                return False
+        is_compared = key == self._key and 0 <= wal.frames - self._frames < COMPARE_AGAIN
+        if key == self._key:  # a new -wal: note the file's pages
+            self._salts = wal.salts
         try:
             with open(self._wal, "rb", buffering=0) as file:  # noqa: PTH123 - between two transactions
-                is_foreign, known = self._compare(main, file.fileno(), wal)
+                is_foreign, known = not wal.is_in(file.fileno()), self._known
+                if is_compared and not is_foreign:
+                    return False
+                if not is_foreign:
+                    is_foreign, known = self._compare(main, file.fileno(), wal)
         except OSError:
             return False
         if _state(shm) != wal or _key(main) != key:
