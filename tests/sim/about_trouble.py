@@ -156,8 +156,7 @@ CANCELLED = (
     " (SELECT payment_key FROM delivery_actions WHERE action = 'cancel' AND state = 'done')"
 )
 CUT_OFF = {"login_refused", "unreachable"}
-KEPT = "SELECT 1 FROM delivery_quarantine WHERE resolved_utc IS NULL"
-REFUSED = "SELECT payment_key FROM delivery_quarantine WHERE resolved_utc IS NULL AND reason = 'database_refused'"
+UNRESOLVED = "SELECT * FROM delivery_quarantine WHERE resolved_utc IS NULL"
 OF_POLLS = {code.value for code in Code if code.kind.cause in {Cause.CUT_OFF, Cause.NO_LIST}}
 CODES = {"not_taken_over", "unanswered", "accept_failed", "cancellation_unseen", "quarantined"}
 
@@ -219,7 +218,11 @@ class ProblemsAreLogged(Judge):
         unseen = {("cancellation_unseen", row["payment_key"]) for row in self.rows(CANCELLED, self._ago(UNSEEN_S))}
         not_taken = {("not_taken_over", row["account"]) for row in self.rows(NOT_TAKEN, self._ago(NOT_TAKEN_OVER_S))}
         found: set[Key] = unseen | not_taken
-        if self.rows(KEPT):
+        kept = self.rows(UNRESOLVED)
+        refused = {row["payment_key"] for row in kept if row["reason"] == "database_refused"}
+        outdated = {key for key in refused if self.order(key)}  # which suppresses the order's other problems
+        found |= {("contents_outdated", key) for key in outdated}
+        if any(row["payment_key"] not in outdated for row in kept):
             found.add(("quarantined", ""))
         unknown: set[Key] = set()
         accounts = {row["name"]: row for row in self.rows("SELECT * FROM delivery_accounts")}
@@ -230,7 +233,6 @@ class ProblemsAreLogged(Judge):
             for row in self.rows(ANSWERS)
             if row["action"] == "accept" or (row["state"] in {"pending", "sending"} and row["created_utc"] >= since)
         }
-        outdated = {row["payment_key"] for row in self.rows(REFUSED)}  # contents_outdated suppresses the others
         for row in self.rows(OPEN, self._ago(A_DAY_S)):
             key, account = row["payment_key"], accounts[row["account"]]
             answer = answers.get(key)
