@@ -58,6 +58,7 @@ SQL = {
     "needless": sql("DELETE FROM till_papers"), "may_be_out": sql("paper = 'begun'", "paper = 'out'"),
     "begun": sql("tries = tries + 1"), "out": sql("SET paper = 'out'", "kind = :kind"),
     "last_asked": sql("SELECT request_id, state"), "tries": sql("SELECT count(*) FROM delivery_actions"),
+    "last_switch": sql("SELECT action, state"),
     "ask": sql("INSERT INTO delivery_actions", "payment_key"), "switch": sql("INSERT INTO delivery_actions", "food_id"),
     "asked": sql("INSERT INTO till_asked"), "verdicts": sql("FROM till_asked JOIN"),
     "seen": sql("DELETE FROM till_asked"), "unanswered": sql("needs_answer_since IS NOT NULL"),
@@ -113,9 +114,9 @@ class Till:
             order |= {"reference": f"{self.name}-{order['order_number']}"}
             try:
                 if self.do(SQL["take_over"], **order).rowcount == 1:
-                    self.ticket(order, "NEW")
                     if self.accepts and self.at_once(order):
                         self.ask("accept", order, preparing_time=25)
+                    self.ticket(order, "NEW")
                     self.pos.execute("COMMIT")
                     continue
             except Refused:
@@ -174,11 +175,13 @@ class Till:
 
     def switch(self, action: str, name: str, **subject: object) -> Row | None:
         """Of a food or a restaurant. `name`: the same ids, in the request_id."""
-        mine = " AND ".join(f"{column} = :{column}" for column in subject)
-        last_asked, tries = (SQL[one].replace("payment_key = :payment_key", mine) for one in ("last_asked", "tries"))
+        mine = "food_id = :food_id AND account = :account"
+        ids = mine if "food_id" in subject else "restaurant_id = :restaurant_id AND food_id IS NULL"
+        last_switch = SQL["last_switch"].replace(mine, ids)
+        tries = SQL["tries"].replace("payment_key = :payment_key", ids)
         asked = {"food_id": None, "account": None, "restaurant_id": None, "action": action} | subject
-        last = self.one(last_asked, **asked)
-        if last and last["state"] in {"pending", "sending"}:
+        last = self.one(last_switch, **asked)
+        if last and last["action"] == action and last["state"] in {"pending", "sending"}:
             return last
         (count,) = self.do(tries, **asked).fetchone()
         asked["request_id"] = f"{action}-{name}-{count + 1}"
@@ -373,6 +376,15 @@ def test_a_double_click_switches_a_food_or_a_restaurant_once(database, pos, till
     assert asked == [named[0], closed[0], named[1], closed[1], "activate_food-kadikoy-1005-1"]
     till.verdicts()
     assert till.seen == [(named[0], "done"), (closed[0], "done")]
+
+
+def test_a_switch_back_is_asked_though_the_first_one_still_waits(pos, till):
+    for action in ("deactivate_food", "activate_food", "deactivate_food"):
+        till.switch(action, "kadikoy-1005", food_id=1005, account="kadikoy")
+    asked = [row["request_id"] for row in rows(pos, "SELECT request_id FROM delivery_actions ORDER BY id")]
+    assert [name.rpartition("-kadikoy-1005-")[::2] for name in asked] == [
+        ("deactivate_food", "1"), ("activate_food", "1"), ("deactivate_food", "2"),
+    ]  # fmt: skip
 
 
 def script(kind: str, server: URL) -> str:

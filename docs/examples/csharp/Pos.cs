@@ -385,8 +385,11 @@ class Pos
         {
             InTransaction(() =>
             {
-                var tries = Rows("SELECT state, finished_utc > datetime('now', '-10 seconds') AS is_fresh"
-                    + " FROM delivery_actions WHERE request_id = @1 OR request_id LIKE @1 || '-%' ORDER BY id", request);
+                var tries = Rows("SELECT CASE WHEN EXISTS (SELECT 1 FROM delivery_actions AS newer WHERE newer.id > mine.id"
+                    + " AND newer.restaurant_id = mine.restaurant_id AND newer.food_id IS mine.food_id)"
+                    + " THEN 'switched back' ELSE state END AS state,"
+                    + " finished_utc > datetime('now', '-10 seconds') AS is_fresh"
+                    + " FROM delivery_actions AS mine WHERE request_id = @1 OR request_id LIKE @1 || '-%' ORDER BY id", request);
                 var last = tries.LastOrDefault() ?? new Row();
                 // An order is accepted once. A restaurant may be opened again later, but not twice by a double click.
                 bool isDone = last.Text("state") == "done" && (isOrder || last.Is("is_fresh"));

@@ -523,7 +523,10 @@ begin
     Request := Request + '-' + ParamStr(4);
   BeginNow;
   try
-    Tries := Rows('SELECT state, finished_utc > datetime(''now'', ''-10 seconds'') AS is_fresh FROM delivery_actions' +
+    Tries := Rows('SELECT CASE WHEN EXISTS (SELECT 1 FROM delivery_actions AS newer WHERE newer.id > mine.id' +
+      ' AND newer.restaurant_id = mine.restaurant_id AND newer.food_id IS mine.food_id)' +
+      ' THEN ''switched back'' ELSE state END AS state,' +
+      ' finished_utc > datetime(''now'', ''-10 seconds'') AS is_fresh FROM delivery_actions AS mine' +
       ' WHERE request_id = :r OR request_id LIKE :s || ''-%'' ORDER BY id', [Request, Request]);
     State := '';
     if Length(Tries) > 0 then

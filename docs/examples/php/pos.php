@@ -360,7 +360,10 @@ function click(string $verb, string $action, array $columns): void
     $request = $is_order ? "$verb-{$columns['payment_key']}" : "$verb-" . implode('-', $columns);
     try {
         transaction(function () use ($action, $columns, $is_order, $request) {
-            $tries = rows("SELECT state, finished_utc > datetime('now', '-10 seconds') AS is_fresh FROM delivery_actions
+            $tries = rows("SELECT CASE WHEN EXISTS (SELECT 1 FROM delivery_actions AS newer WHERE newer.id > mine.id
+                    AND newer.restaurant_id = mine.restaurant_id AND newer.food_id IS mine.food_id)
+                  THEN 'switched back' ELSE state END AS state,
+                finished_utc > datetime('now', '-10 seconds') AS is_fresh FROM delivery_actions AS mine
                 WHERE request_id = ? OR request_id LIKE ? || '-%' ORDER BY id", $request, $request);
             $last = end($tries) ?: ['state' => null, 'is_fresh' => null];
             $waits = in_array($last['state'], ['pending', 'sending'], true);

@@ -294,7 +294,10 @@ def click(verb, action, columns):
     request = "-".join([verb, columns["payment_key"]] if is_order else [verb, *columns.values()])
     with transaction():
         tries = rows(
-            """SELECT state, finished_utc > datetime('now', '-10 seconds') AS is_fresh FROM delivery_actions
+            """SELECT CASE WHEN EXISTS (SELECT 1 FROM delivery_actions AS newer WHERE newer.id > mine.id
+                    AND newer.restaurant_id = mine.restaurant_id AND newer.food_id IS mine.food_id)
+                  THEN 'switched back' ELSE state END AS state,
+                finished_utc > datetime('now', '-10 seconds') AS is_fresh FROM delivery_actions AS mine
                 WHERE request_id = ? OR request_id LIKE ? || '-%' ORDER BY id""",
             *(request, request),
         )
