@@ -162,6 +162,13 @@ def test_exhausted_resources_give_a_sentence_and_no_traceback(code, environment,
     assert sentence in out and "Traceback" not in out, out
 
 
+def test_the_alarm_commands_own_message_is_shown_when_it_is_tried(configure, config_file):
+    configure(document(more='[alarms]\ncommand = ["/bin/sh", "-c", "echo curl: not found >&2; exit 127"]'))
+    arguments = [sys.executable, "-c", PROGRAM, "alarm", "test", "--config", config_file]
+    ended = subprocess.run(arguments, check=False, capture_output=True, text=True)
+    assert ended.returncode == 1 and "curl: not found" in ended.stderr and "exit code 127" in ended.stderr
+
+
 def test_too_many_open_files_or_a_limit_that_is_too_low_are_reported(run, monkeypatch):
     cause = OSError(errno.EMFILE, "Too many open files")
 

@@ -236,10 +236,10 @@ def alarm_test(context: Context) -> None:
     chosen = context.settings.alarms
     if not chosen.command:
         raise ConfigError("alarm.none")
-    problem = Problem(Code.ALARM_FAILING, "", SystemClock().now(), Severity.SEVERE)
-    document = document_of([Event(EventKind.BEGAN, problem)], context.settings.language)
-    words = {"code": "test", "cause": say("alarm.cause"), "remedy": say("alarm.remedy")}
-    failure = send(Command(chosen.command, chosen.command_timeout_seconds), document | words)
+    event = Event(EventKind.BEGAN, Problem(Code.ALARM_FAILING, "", SystemClock().now(), Severity.SEVERE))
+    document = document_of([event], context.settings.language)
+    document |= {"code": "test", "cause": say("alarm.cause"), "remedy": say("alarm.remedy")}
+    failure = send(Command(chosen.command, chosen.command_timeout_seconds, is_shown=True), document)
     if failure is not None:
         raise click.ClickException(say("alarm.failed", reason=failure))
     click.echo(say("alarm.sent"))

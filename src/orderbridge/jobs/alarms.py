@@ -267,13 +267,13 @@ class Command:
     """The configured command. It and all processes that it starts have a time limit.
 
     It runs in a thread, because even starting a program may hang. It has its own session; the rest of its process group
-    is killed when it ends or its time is up. Its output is discarded, since it may hold a password. Its environment
-    does not have our settings.
+    is killed when it ends or its time is up. Its output is discarded, since it may hold a password; `alarm test` shows it.
+    Its environment does not have our settings.
     """
 
-    def __init__(self, words: Sequence[str], timeout_s: float) -> None:
-        self._words = tuple(words)
-        self._timeout_s = timeout_s
+    def __init__(self, words: Sequence[str], timeout_s: float, *, is_shown: bool = False) -> None:
+        self._words, self._timeout_s = tuple(words), timeout_s
+        self._output = None if is_shown else subprocess.DEVNULL
         self._process: subprocess.Popen[bytes] | None = None
         self._is_over = threading.Event()  # set in another thread
 
@@ -285,8 +285,8 @@ class Command:
             self._process = subprocess.Popen(  # noqa: S603 - the configured command
                 [*self._words, *arguments],
                 stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=self._output,
                 start_new_session=True,
                 env={name: value for name, value in os.environ.items() if not name.startswith(HIDDEN_VARIABLES)},
             )
