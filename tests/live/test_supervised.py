@@ -79,7 +79,7 @@ async def test_changed_secrets_end_a_problem_that_no_reload_began_again(configur
         await until(lambda: len(logged(configuration, "daemon.started")) == 2)
         await asyncio.to_thread(secret.write_text, right)
         daemon.send_signal(signal.SIGHUP)
-        await until(lambda: supervisor.listen() and supervisor.status == "green: 1 accounts polled")
+        await until(lambda: supervisor.listen() and supervisor.status == "green: 1 account(s) polled")
         await until(lambda: order.acknowledged)
         assert await ended(daemon, signal.SIGTERM) == 0
     lines = [*logged(configuration, "problem.began"), *logged(configuration, "problem.ended")]
