@@ -96,7 +96,7 @@ def _form(wanted: str, stream: TextIO, environ: Mapping[str, str]) -> str:
 
 
 def _chain(form: str, colors: bool) -> list[Processor]:
-    render = {"console": _console(colors=colors), "journal": _journal, "json": _json}[form]
+    render = _console(colors=colors) if form == "console" else {"journal": _journal, "json": _json}[form]
     return [_plain, _redact, render, _hide_secrets]
 
 
