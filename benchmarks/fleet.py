@@ -1,6 +1,6 @@
 """Kills, stops, cuts off and replaces replicas, and measures how late each account is polled.
 
-    python benchmarks/fleet.py [TRIAL ...] [--accounts 1000] [--kills 20] [--cooldown 30] [--timeout 10] [--database URL ...]
+    python benchmarks/fleet.py [TRIAL ...] [--accounts 1000] [--kills 20] [--cooldown 30] [--database URL ...]
 
 The replicas, the simulated marketplace and the till are processes. Each trial has its own database on the server that
 ORDERBRIDGE_TEST_POSTGRES_URL names, a time limit, and its own table of results.
@@ -129,7 +129,7 @@ def wait_rounds(fleet: Fleet, rounds: float = 1.0) -> None:
     time.sleep(fleet.record.cooldown_s * rounds + 3)
 
 
-# ---- the trials: each returns rows with the event and the lateness of the accounts concerned ------------------------------
+# ---- the trials: each returns rows with the event and the lateness of the accounts concerned -------------------------
 
 
 def kill(fleet: Fleet, asked: argparse.Namespace) -> Iterator[Row]:
@@ -234,7 +234,7 @@ def sessions(fleet: Fleet) -> list[int]:
 
 
 def end_session(fleet: Fleet, number: int) -> None:
-    fleet.say(f"SELECT pg_terminate_backend({number})" if is_postgresql(fleet) else f"KILL {number}")
+    fleet.execute(f"SELECT pg_terminate_backend({number})" if is_postgresql(fleet) else f"KILL {number}")
 
 
 def cut(fleet: Fleet, asked: argparse.Namespace) -> Iterator[Row]:  # noqa: ARG001

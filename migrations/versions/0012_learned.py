@@ -1,4 +1,4 @@
-"""What the marketplace has shown of the open points: delivery_learned.
+"""Adds delivery_learned: how the marketplace behaves where docs/interface.md leaves it open.
 
 Revision ID: 0012
 Revises: 0011

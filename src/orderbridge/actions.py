@@ -1,6 +1,6 @@
 """The actions that a POS can ask for, one row each.
 
-No other module names a single action. The table is read by:
+No other module names a particular action. The table is read by:
 
     store.tables           the values of the column `action`, the columns each one needs and their ranges (CHECKs);
                            the actions that answer a customer (views)
@@ -18,8 +18,8 @@ No other module names a single action. The table is read by:
 
 A request whose answer is lost may have had its effect (docs/design.md, Unknown outcomes). `Evidence` names what shows
 its effect. It decides whether the request is sent again, and what a refusal of the second request means. Two columns
-interpret the status that a poll shows of an order: with a status in `proves_done` the action is certainly done, with one
-in `proves_undone` it certainly is not.
+interpret the status in which a poll shows the order: with a status in `proves_done` the action is certainly done, with
+one in `proves_undone` it certainly is not.
 
 To add an action, add a member to model.Action and a row here. A new argument also needs a column in model.OutboxRow and
 in store.tables, with a migration. tests/test_actions.py checks that each member has a row, and that no row contradicts
@@ -194,7 +194,7 @@ ACTIONS: Mapping[Action, ActionKind] = {
 
 AWAITED = frozenset(action for action, kind in ACTIONS.items() if kind.answers_customer)
 CANCELLING = frozenset(action for action, kind in ACTIONS.items() if kind.target == CANCELED)
-# An order with one of these that is pending, sending or done counts as answered.
+# An order counts as answered if one of these is pending, sending or done for it.
 ANSWERS = AWAITED | CANCELLING
 
 

@@ -147,7 +147,7 @@ class Daemon:
         return POLL_RUNS_S + 10 * market.timeout_seconds + len(self.roster.known) / market.logins_per_second
 
     async def run(self) -> None:
-        """Run until `stop`, then finish what is in flight. A start that still waits for the database is given up."""
+        """Run until `stop`, then finish what is in flight. A start that still waits for the database is cancelled."""
         stopping = asyncio.create_task(self._stopping.wait())
         self.pulse.expect("start", self._clock.monotonic() + START_S)
         starting = asyncio.create_task(self._start())
@@ -238,7 +238,7 @@ class Daemon:
                 raise schema.locked()
             await asyncio.sleep(schema.LOCK_ASK_S)
 
-    # ---- beside the accounts' jobs -------------------------------------------------------------------------------------
+    # ---- beside the accounts' jobs -----------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
         """Check every second that the database file is there and that the clock has not jumped."""

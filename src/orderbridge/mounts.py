@@ -41,7 +41,7 @@ def is_mounted_alone(path: str) -> bool:
     device = f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}"
     for one in _mounts():
         with suppress(OSError):  # a place that this process may not see
-            if one.place == real or (one.device == device and os.path.samestat(found, os.stat(one.place))):  # noqa: PTH116
+            if one.place == real or (one.device == device and os.path.samefile(real, one.place)):  # noqa: PTH121
                 return True
     return False
 

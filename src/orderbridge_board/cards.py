@@ -10,7 +10,7 @@ Rules of this file:
   the same row.
 - An action that cannot be undone at the marketplace waits for HOLD, and can be undone here until then. Its row is
   written at the tap, with the time from which the outbox may send it, so that a tap survives a failed tablet. Undo sets
-  `withdraw` while the row waits. A claim starts only unchanged rows. So the row is either withdrawn or sent, never both.
+  `withdraw` while the row waits. A claim starts only unchanged rows, so a row is either withdrawn or sent, never both.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

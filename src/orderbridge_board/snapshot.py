@@ -228,7 +228,7 @@ def amount(value: Decimal | None) -> str | None:
     return None if value is None else f"{value:.2f}"
 
 
-# ---- sold out, open and closed ----------------------------------------------------------------------------------------
+# ---- sold out, open and closed ---------------------------------------------------------------------------------------
 
 
 def menu(connection: Connection, now: datetime, language: str, zone: ZoneInfo) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The board's tasks in the daemon: reporting that no tablet can be heard, and counting polls in slots of ten minutes."""
+"""The board's tasks in the daemon: it reports that no tablet is audible, and counts polls in slots of ten minutes."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta

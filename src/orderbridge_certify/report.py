@@ -94,7 +94,8 @@ def _count(element: ET.Element, counted: Mapping[str, int]) -> None:
 STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;color:#1a1a1a;background:#fff}
 h1{margin-bottom:.2rem}h2{font-size:1.1rem;margin:2rem 0 .3rem}
-table{border-collapse:collapse;width:100%}td,th{border-top:1px solid #ccc;padding:.4rem .5rem;text-align:left;vertical-align:top}
+table{border-collapse:collapse;width:100%}
+td,th{border-top:1px solid #ccc;padding:.4rem .5rem;text-align:left;vertical-align:top}
 td:first-child{white-space:nowrap;width:9rem;font-weight:600}
 .PASS{color:#17692f}.FAIL{color:#b00020}.NOT{color:#6b5900}.BY{color:#0b4f8a}
 code{font-size:.85rem;overflow-wrap:anywhere}.big{font-size:1.4rem;font-weight:700}

@@ -224,7 +224,7 @@ class Started:
         return "\n".join(printer.text for printer in self._printers).strip()
 
     def papers(self, word: str) -> list[bool]:
-        """For each paper with this word, whether a line above it marks it as a possible second copy or as a STOP slip."""
+        """For each ticket with this word, whether a line above marks it as a possible second copy or as a STOP slip."""
         found = []
         for printer in self._printers:
             text, begun = printer.text, 0

@@ -54,10 +54,14 @@ SURVEY = (
     f" UNION ALL SELECT {OURSELVES}, pg_backend_pid(), NULL, NULL"
     f" UNION ALL SELECT {COUNT}, buckets, NULL, NULL FROM delivery_fleet WHERE id = 1"
 )
-END = f"SELECT pg_terminate_backend(pid, 1000) FROM ({HELD}) AS held WHERE class = {REPLICAS} AND number = %s"  # noqa: S608
+END = (
+    f"SELECT pg_terminate_backend(pid, 1000) FROM ({HELD}) AS held"  # noqa: S608
+    f" WHERE class = {REPLICAS} AND number = %s"
+)
 # A replica that was stopped in the middle of a COPY is not idle to the server.
 END_STUCK = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND usename = current_user"  # noqa: S608 - constants
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"  # noqa: S608 - constants
+    " WHERE datname = current_database() AND usename = current_user"
     f" AND application_name = %s AND xact_start < clock_timestamp() - interval '{STUCK_S} seconds'"
 )
 # FOR SHARE: no other session changes the epoch before this transaction ends. A replica that is stopped meanwhile would

@@ -29,7 +29,7 @@ _KINDS: Final = {
 
 @cache
 def words() -> dict[str, Any]:
-    """Return the sandbox's sentences by part (switches, presets, commands, faults, advice, terminal), name and language."""
+    """The sandbox's sentences by part (switches, presets, commands, faults, advice, terminal), name and language."""
     return tomllib.loads(files("orderbridge_sandbox").joinpath("words.toml").read_text("utf-8"))
 
 

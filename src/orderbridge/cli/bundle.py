@@ -118,7 +118,7 @@ class _Bundle:
         self.missing: dict[str, str] = {}
 
     def add(self, name: str, make: Callable[[], Any]) -> Any:
-        """Make and return a part, or return None and note why it failed. A value other than a string is stored as JSON."""
+        """Add a part and return it; None if it failed, with the reason in `missing`. Only a string is not made JSON."""
         try:
             made = make()
             text = made if isinstance(made, str) else json.dumps(made, ensure_ascii=False, indent=1, default=plain)
@@ -266,7 +266,7 @@ def row(part: str, cells: Mapping[str, Any], accounts: Names) -> dict[str, Any]:
 
 
 def tree(part: Any, accounts: Names = (), *, texts: Collection[str] = (), key: str = "") -> Any:
-    """Mask every text in a JSON tree but times, accounts, the codes of CODES and the values of the keys `texts`."""
+    """Mask every text in a JSON tree except times, names of accounts, and the values of the keys CODES and `texts`."""
     if isinstance(part, dict):
         return {
             str(value(name, accounts)): tree(inner, accounts, texts=texts, key=name) for name, inner in part.items()

@@ -215,7 +215,7 @@ def cell(value: Any) -> str:
     return " ".join(str("" if value is None else value).split()) or "-"
 
 
-# ---- times: in the restaurant's zone, and how long ago -----------------------------------------------------------------
+# ---- times: in the restaurant's zone, and how long ago ---------------------------------------------------------------
 
 
 def local(moment: datetime, zone: "ZoneInfo", now: datetime) -> str:

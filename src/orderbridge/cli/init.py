@@ -1,7 +1,7 @@
 """`init` asks for the settings, tries each answer at once, and writes the configuration.
 
-A setting that is given as an option is not asked for. Without a terminal nothing is asked: a missing setting is an
-error, and so is one that does not work, unless --untested is given. Nothing is written before all settings are there.
+It does not ask for a setting that is given as an option. Without a terminal it asks nothing: a missing setting is an
+error. So is a setting that does not work, unless --untested is given. It writes nothing before all settings are known.
 """
 
 import contextlib

@@ -109,7 +109,7 @@ async def logins(checked: Checked) -> AsyncIterator[Finding]:
 PROBES = (line, logins)
 
 
-# ---- as an account ----------------------------------------------------------------------------------------------------
+# ---- as an account ---------------------------------------------------------------------------------------------------
 
 
 async def restaurants_of(context: Context, database: Database | None, chosen: config.Account) -> str:

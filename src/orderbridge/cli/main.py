@@ -54,17 +54,18 @@ def show(error: click.ClickException) -> None:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         click.echo(error.ctx.get_usage(), err=True)
         click.echo(say("click.help", command=error.ctx.command_path) + "\n", err=True)
-    click.echo(say("click.error", message=_mistake(error.format_message())), err=True)
+    click.echo(say("click.error", message=_error_in_words(error.format_message())), err=True)
 
 
-def _mistake(english: str) -> str:
+def _error_in_words(english: str) -> str:
     """Translate click's message, including an inner {message}. Our own messages are translated already."""
     if spoken() == "en":
         return english
     for key, texts in SENTENCES.of("click").items():
         if found := _pattern(texts["en"]).fullmatch(english):
             facts = found.groupdict()
-            return say(key, **facts | ({"message": _mistake(facts["message"])} if "message" in facts else {}))
+            inner = {"message": _error_in_words(facts["message"])} if "message" in facts else {}
+            return say(key, **facts | inner)
     return english
 
 
@@ -150,6 +151,7 @@ MODULES = {
 
 FOR_SCRIPTS = {"config", "version"}  # not listed: other commands show the same
 _OWN = {name: module for module, names in MODULES.items() for name in names}
+_AT_ONCE: dict[str, Any] = {"expose_value": False, "is_eager": True}  # an option that its callback handles
 
 
 def _of_extensions() -> dict[str, str]:
@@ -195,14 +197,7 @@ def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> No
 
 
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option(
-    "--version",
-    is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=_show_version,
-    help="Show the version and exit.",
-)
+@click.option("--version", is_flag=True, callback=_show_version, help="Show the version and exit.", **_AT_ONCE)
 def program() -> None:
     """Stores a delivery marketplace's orders in your database, and sends the actions that you write there.
 
@@ -221,14 +216,10 @@ def _take_config(context: click.Context, _: click.Parameter, file: str | None) -
 
 def _offer_config(command: click.Command) -> None:
     """Accept `--config` before the command and after it."""
+    # The file is not checked here: an unreadable one is a configuration error (78), not a usage error (2).
     command.params.append(
         click.Option(
-            ["--config"],
-            help="The configuration file (TOML).",
-            metavar="FILE",  # not checked here: an unreadable file is a configuration error (78), not a usage error (2)
-            expose_value=False,
-            is_eager=True,
-            callback=_take_config,
+            ["--config"], help="The configuration file (TOML).", metavar="FILE", callback=_take_config, **_AT_ONCE
         )
     )
     if isinstance(command, click.Group):

@@ -103,7 +103,7 @@ def _fitting(shown: list[str]) -> list[str]:
 
 
 def _steady(shown: list[str]) -> list[str]:
-    """The lines without digits: passing time is no change."""
+    """The lines without digits, so that passing time does not count as a change."""
     return ["".join(letter for letter in line if not letter.isdigit()).strip() for line in shown]
 
 
@@ -148,7 +148,7 @@ def facts_of(context: Context) -> dict[str, Any]:
 
 
 def _read(context: Context) -> tuple[dict[str, Any], dict[str, str]]:
-    """The result of `_parts`, read again with the cause if the database turns out to be unwritable."""
+    """The result of `_parts`. If the database cannot be written, it is read again with the reason."""
     settings, clock = context.settings, SystemClock()
     with closing(context.database()) as database:
         database.read_now(schema.check_known)

@@ -1,6 +1,6 @@
 """`db try` tests whether an empty database has what the store needs, and then removes what it made there.
 
-Each check writes its own rows, and its failure does not end the others. It returns its good result as a sentence, or
+Each check writes its own rows, and its failure does not end the others. A check returns its result as a sentence, or
 raises Unfit with the cause.
 """
 
@@ -116,7 +116,8 @@ def text(trial: Trial) -> Message:
     """Texts are read as they were written, and a unique key distinguishes all letters."""
     trial.insert_order(TEXT)
     for one in TEXTS:
-        trial.database.write_now(lambda tx, one=one: tx.execute(update(orders).values(customer_name=one, note=one * 9)))  # type: ignore[misc]
+        texts = update(orders).values(customer_name=one, note=one * 9)
+        trial.database.write_now(lambda tx, texts=texts: tx.execute(texts))  # type: ignore[misc]
         if trial.read(select(orders.c.customer_name + orders.c.note)) != [one * 10]:
             raise Unfit("trial.text_changed", text=repr(one[:20]))
     for letter in LETTERS:
@@ -178,13 +179,13 @@ def _make_role(trial: Trial) -> dict[str, str]:
 
 
 def lock(trial: Trial) -> Message:
-    """While a till holds a lock, our write soon fails as busy. Then it succeeds, and the till's value is kept."""
+    """While a till holds a lock, our write soon fails as busy. After that it succeeds and keeps the till's value."""
     trial.insert_order(LOCK)
     ours = update(orders).where(orders.c.payment_key == LOCK).values(status="CONFIRMED")
     began = SystemClock().monotonic()
     with trial.till() as till:
         till.exec_driver_sql("BEGIN IMMEDIATE" if trial.database.dialect.one_writer else "BEGIN")
-        till.exec_driver_sql(f"UPDATE delivery_orders SET pos_reference = 'K1-' WHERE payment_key = '{LOCK}'")  # noqa: S608
+        till.exec_driver_sql("UPDATE delivery_orders SET pos_reference = 'K1-'")
         try:
             trial.database.write_now(lambda tx: tx.execute(ours))
         except DBAPIError as error:
@@ -259,7 +260,7 @@ def durability(trial: Trial) -> Message:
 
 
 def session_lock(trial: Trial) -> Message:
-    """One session holds the daemon's lock, and another takes it when that one has released it."""
+    """Only one session can hold the daemon's lock. When it has released the lock, another session can take it."""
     other = Database(trial.url, inline=True)
     with closing(other), closing(LeaderLock(trial.database)) as first, closing(LeaderLock(other)) as second:
         taken = [first.take(), second.take()]

@@ -20,10 +20,10 @@ DRIVERS = {
 }
 # Parameters of a database address that never hold a password.
 HARMLESS = frozenset(
-    """application_name channel_binding charset connect_timeout host hostaddr keepalives keepalives_count keepalives_idle
-    keepalives_interval load_balance_hosts local_infile options passfile port read_timeout ssl_ca ssl_capath ssl_cert
-    ssl_cipher ssl_disabled ssl_key ssl_verify_cert ssl_verify_identity sslcert sslkey sslmode sslrootcert
-    target_session_attrs tcp_user_timeout timeout unix_socket write_timeout""".split()
+    """application_name channel_binding charset connect_timeout host hostaddr keepalives keepalives_count
+    keepalives_idle keepalives_interval load_balance_hosts local_infile options passfile port read_timeout ssl_ca
+    ssl_capath ssl_cert ssl_cipher ssl_disabled ssl_key ssl_verify_cert ssl_verify_identity sslcert sslkey sslmode
+    sslrootcert target_session_attrs tcp_user_timeout timeout unix_socket write_timeout""".split()
 )
 HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 NOT_A_HOST = re.compile(r"[\x00-\x20\x7f\\]")
@@ -112,7 +112,7 @@ def _with_servers(rest: str) -> str:
 
 
 def _with_escaped_password(rest: str) -> str:
-    """Escape each @ of a password: SQLAlchemy would end it at the first and print the rest as the host."""
+    """Escape each @ of a password: SQLAlchemy would end the password at the first @ and print the rest as the host."""
     authority, slash, path = rest.partition("/")
     user, at, host = authority.rpartition("@")
     if rest.count("@") > 1 and "@" in path.partition("?")[0]:

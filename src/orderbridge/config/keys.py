@@ -47,7 +47,7 @@ SECRETS = ("app_secret_key", "rest_secret_key")
 ACCOUNT_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # no slash: credential files have this name
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Typical mistakes in a pasted secret, by the key of their message.
-NO_SECRETS = {
+COPYING_MISTAKES = {
     "config.secret_empty": re.compile(r"\A\Z"),
     "config.secret_lines": re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]"),  # and lone surrogates from JSON
     "config.secret_quoted": re.compile(r"\A[\"'\u201c\u2018].*[\"'\u201d\u2019]\Z"),
@@ -59,7 +59,7 @@ Wait = Annotated[float, Field(ge=0, le=3600)]  # seconds
 PerSecond = Annotated[int, Field(ge=1, le=100_000)]
 Minutes = Annotated[int, Field(ge=0, le=1440)]
 PreparingTime = Annotated[int, Field(ge=PREPARING_TIME.least, le=PREPARING_TIME.most)]  # minutes
-# (orders, minutes): from this number of orders in the last hour on, accept with these minutes; 0: do not accept.
+# (orders, minutes): the preparing time if the last hour had at least this many orders; 0: do not accept.
 AcceptStep = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0, le=PREPARING_TIME.most)]]
 
 
@@ -142,7 +142,7 @@ def restaurant_id(value: str) -> str:
 def secret(value: SecretStr) -> SecretStr:
     """Refuse a secret with a typical mistake of copying."""
     text = value.get_secret_value().strip()
-    for key, pattern in NO_SECRETS.items():
+    for key, pattern in COPYING_MISTAKES.items():
         if pattern.search(text):
             raise ValueError(say(key))
     return value
@@ -337,7 +337,7 @@ class AutoAccept(Table):
 
     @property
     def most(self) -> int | None:
-        """The number of orders in the last hour from which on none is accepted automatically; None: no limit."""
+        """Automatic accepts stop at this number of orders in the last hour; None: no limit."""
         return None if self.auto_accept_steps is None else self.auto_accept_steps[-1][0]
 
     def minutes(self, received: Callable[[], int]) -> int | None:
@@ -362,7 +362,7 @@ def each_once(value: tuple[RestaurantRule, ...]) -> tuple[RestaurantRule, ...]:
 
 
 class Account(AutoAccept):
-    """One pair of secrets, always present: `load` has read their files."""
+    """An account with its two secrets. Both are always set, because `load` has read their files."""
 
     name: Annotated[str, AfterValidator(account_name)]
     app_secret_key: Annotated[SecretStr, AfterValidator(secret)]
@@ -402,7 +402,7 @@ class Account(AutoAccept):
 
     @property
     def limits(self) -> dict[str | None, int]:
-        """By restaurant (None: the account), the number of orders from which on none is accepted automatically."""
+        """The value of `most` for each restaurant (None: the account) that has one."""
         rules: list[tuple[str | None, AutoAccept]] = [(None, self), *((rule.id, rule) for rule in self.restaurants)]
         return {key: rule.most for key, rule in rules if rule.most is not None}
 

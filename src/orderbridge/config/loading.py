@@ -25,12 +25,12 @@ from pydantic_settings import EnvSettingsSource, SettingsError
 
 from orderbridge.config.addresses import without_password
 from orderbridge.config.keys import SECRETS, Database, new_master_key
-from orderbridge.config.settings import PREFIX, Settings, Source, noticed
+from orderbridge.config.settings import PREFIX, Settings, Source, warnings_of
 from orderbridge.errors import ConfigError
 from orderbridge.texts import LANGUAGES, say
 
 SYSTEM_FILE = Path("/etc/orderbridge/config.toml")
-NO_KEYS = re.compile(rf"{PREFIX}(CONFIG|TEST_.*)")  # variables of ours that configure nothing
+NOT_SETTINGS = re.compile(rf"{PREFIX}(CONFIG|TEST_.*)")  # our variables that are no keys of the configuration
 MASTER_KEY = "master_key"
 DEFAULT_URL: str = Database.model_fields["url"].default
 
@@ -76,7 +76,7 @@ class Findings:
     without_secrets: set[Place] = field(default_factory=set)  # unreadable, but not needed
 
     def add(self, error: ValidationError) -> None:
-        """Add the errors of the models at places without a problem so far."""
+        """Add the models' errors, except at places that have a problem already."""
         for details in error.errors(include_url=False, include_input=False):
             place = tuple(map(str, details["loc"])) or ("accounts",)  # the only check across tables is about accounts
             self.problems.setdefault(place, _sentence(details, place))
@@ -170,7 +170,7 @@ def load(
     settings._source = Source(  # noqa: SLF001 - only `load` knows it
         file=file,
         origins={dotted(place): origin for place, origin in found.origins.items()},
-        warnings=tuple(noticed(settings, file, holds_secrets=holds_secrets)),
+        warnings=tuple(warnings_of(settings, file, holds_secrets=holds_secrets)),
         without_secrets=frozenset(_owner(settings, place) for place in found.without_secrets),
     )
     return settings
@@ -234,16 +234,16 @@ def from_environ(environ: Mapping[str, str], found: Findings) -> Tree:
 
     In a variable's name `__` separates tables and keys, and a number selects an entry of a list.
     """
-    ours = {name: value for name, value in environ.items() if name.startswith(PREFIX) and not NO_KEYS.fullmatch(name)}
-    source = EnvSettingsSource(Settings, env_prefix=PREFIX, env_nested_delimiter="__")  # type: ignore[arg-type]  # it accepts any model
-    source.env_vars = {name.lower(): value for name, value in ours.items()}
+    names = [name for name in environ if name.startswith(PREFIX) and not NOT_SETTINGS.fullmatch(name)]
+    source = EnvSettingsSource(Settings, env_prefix=PREFIX, env_nested_delimiter="__")  # type: ignore[arg-type]
+    source.env_vars = {name.lower(): environ[name] for name in names}
     try:
         tree = source()
     except SettingsError as error:  # which names only the outermost key
         document = error.__cause__.doc if isinstance(error.__cause__, json.JSONDecodeError) else None
-        culprit = next((name for name, value in ours.items() if value == document), f"{PREFIX}…")
+        culprit = next((name for name in names if environ[name] == document), f"{PREFIX}…")
         raise ConfigError("config.no_json", name=culprit) from None
-    for name in ours:
+    for name in names:
         place = tuple(name.removeprefix(PREFIX).lower().split("__"))
         found.origins[place] = name
         if _at(tree, place) is None:
@@ -320,7 +320,7 @@ def _settle_secret(table: Tree, place: Place, credential: Path | None, folder: P
     sources = [name for name in (key, file_key) if name in table]
     sources += [say("config.credential", name=credential.name)] if credential else []
     if not sources:
-        _miss(table, place, say("config.secret_missing", secret=key, file_key=file_key), found)
+        _note_missing(table, place, say("config.secret_missing", secret=key, file_key=file_key), found)
     elif len(sources) > 1:
         found.problems[place] = say("config.secret_twice", sources=", ".join(sources))
     elif sources != [key]:
@@ -329,11 +329,11 @@ def _settle_secret(table: Tree, place: Place, credential: Path | None, folder: P
             table[key] = file.read_text("utf-8-sig").strip()
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else say("config.reason_utf8")
-            _miss(table, place, say("config.secret_file", file=file, reason=reason, file_key=file_key), found)
+            _note_missing(table, place, say("config.secret_file", file=file, reason=reason, file_key=file_key), found)
         found.origins[place] = str(file)
 
 
-def _miss(table: Tree, place: Place, problem: str, found: Findings) -> None:
+def _note_missing(table: Tree, place: Place, problem: str, found: Findings) -> None:
     """Report a missing secret if it is needed. systemd shows credentials only to the daemon, not to commands."""
     if found.needs_secrets:
         found.problems[place] = problem

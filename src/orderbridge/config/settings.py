@@ -145,7 +145,7 @@ def shown(settings: Settings) -> dict[str, Any]:
 # ---- warnings --------------------------------------------------------------------------------------------------------
 
 
-def noticed(settings: Settings, file: Path | None, *, holds_secrets: bool) -> Iterator[str]:
+def warnings_of(settings: Settings, file: Path | None, *, holds_secrets: bool) -> Iterator[str]:
     """The warnings, as sentences. `file` is the configuration's."""
     if file and holds_secrets and _is_open(file):
         yield say("config.open_file", file=file)
@@ -190,7 +190,7 @@ def _can_be_written(folder: Path) -> bool:
 
 
 def _fault(program: str) -> str | None:
-    """Why the alarm command cannot run, or None. Otherwise the first alarm would show it."""
+    """Why the alarm command cannot run, or None. Without this check only the first alarm would show it."""
     found = Path(program) if os.sep in program else Path(shutil.which(program) or "/nowhere")
     if not found.exists():
         return say("config.alarm_missing", program=program)

@@ -104,7 +104,7 @@ class Ping:
             failure = None if 200 <= status < 300 else f"HTTP {status}"  # noqa: PLR2004
         except MarketplaceError as error:  # its detail would name the host
             failure = error.code
-        except Exception as error:  # noqa: BLE001 - no answer may stop the orders
+        except Exception as error:  # noqa: BLE001 - a failed ping must not stop the orders
             failure = type(error).__name__
         if failure is not None and not self._failed:
             _log.warning("ping.failed", reason=failure)

@@ -179,8 +179,8 @@ class Executor:
 
     async def _send(self, claim: Claim, account: str) -> Result:
         try:
-            async with self.slots.one() as place:
-                result = await send(claim) if place and not self.is_stopping else None
+            async with self.slots.one() as has_slot:
+                result = await send(claim) if has_slot and not self.is_stopping else None
         finally:
             self.under_way[account] -= 1
             self._moved()

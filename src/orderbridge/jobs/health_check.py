@@ -9,8 +9,8 @@ One check has three steps:
 
 Problems are suppressed during warm-up. A suppressed problem (`behind`) neither begins nor ends:
 
-- Until `_unsure_until`, the time of the last good poll means nothing (`expect_late_polls`). Problems that follow from time
-  alone are suppressed, and their accounts are yellow.
+- Until `_unsure_until`, the time of the last good poll means nothing (`expect_late_polls`). Problems that follow from
+  time alone are suppressed, and their accounts are yellow.
 - `_remembered`: the reports of the previous daemon were read. A daemon that ends before that does not change them.
 - `_inherited` are reported problems that only a daemon can detect, and that this one had no time to detect yet. They
   are suppressed until `_unsure_until`, so that they do not end too early.

@@ -1,8 +1,8 @@
 """Counts what the marketplace shows about the points that docs/interface.md leaves open.
 
-The counts are added to `delivery_learned` once a minute. `orderbridge learned` shows them, and `orderbridge sandbox --as`
-plays them. A value is a code, a number or a word of the marketplace's own, never a customer's data. So the words of an
-error that docs/interface.md does not name are left out: they may quote a name.
+The counts are added to `delivery_learned` once a minute. `orderbridge learned` shows them, and `orderbridge sandbox
+--as` plays them. A value is a code, a number or a word of the marketplace, never a customer's data. An error's text
+that docs/interface.md does not name is left out, because it may quote a name.
 """
 
 from collections import Counter

@@ -33,8 +33,8 @@ def open_problems(
 ) -> list[Problem]:
     """All open problems, for a program other than the daemon, whose own problems are read from the table.
 
-    `unsafe`: why commits may be lost. `hindrance`: why this program, and therefore the daemon, cannot write. `unattended`: no
-    daemon works on the database.
+    `unsafe`: why commits may be lost. `hindrance`: why this program, and therefore the daemon, cannot write.
+    `unattended`: no daemon works on the database.
     """
     known, names = _from_outside(connection, hindrance), all_names(connection, settings)
     is_silent, is_gone = problem_rows.is_silent(connection), unattended and problem_rows.has_worked(connection)

@@ -75,7 +75,7 @@ class Client:
         own_thread: _Thread | None = None,
         on_failed: OnFailed | None = None,
     ) -> None:
-        """`own_thread`: for the menu, so that no list waits for it. `on_failed` is called for each request that failed."""
+        """`own_thread`: for the menu, so that no list waits for it. `on_failed` is called for each failed request."""
         self._wire, self._session, self._on_failed = wire, session, on_failed
         self._thread, self._own_thread = thread, own_thread
         self._unexpected: set[str] = set()
@@ -96,9 +96,9 @@ class Client:
         """The active orders that are not acknowledged (docs/interface.md, Endpoints 6). Sent once, whatever the answer.
 
         The request is sent at once: the caller has obtained a token (`obtain_token`) and waited for the rate limit
-        (`Wire.wait_for_poll`) before noting the poll. If another call has lost the token meanwhile, this raises NotSent. A
-        401 raises Unauthorized, and the next call logs in. If the token is from a login that has just succeeded, the
-        code is login_refused.
+        (`Wire.wait_for_poll`) before noting the poll. If another call has lost the token meanwhile, this raises
+        NotSent. A 401 raises Unauthorized, and the next call logs in. If the token is from a login that has just
+        succeeded, the code is login_refused.
         """
         token = self._session.current
         if token is None:

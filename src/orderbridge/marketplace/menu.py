@@ -1,6 +1,6 @@
 """Finds the foods in the menu listing, whose shape docs/interface.md does not define.
 
-The whole answer is searched: lists and objects in any order and depth, grouped by category, by restaurant or not at all.
+The whole answer is searched: lists and objects in any order and depth, grouped by category, by restaurant or not.
 
 - A food is an object with a `food_id`. If the answer has none, it is an object with a number as its `id`, a name and a
   status, and nothing inside that could be a food; if there is none either, an object with a name and a status whose key

@@ -4,7 +4,7 @@ rules.cooldown decides what it means for the cooldown.
 
 The next poll requests the whole list or, if that fails, one status after another. A list that is too large or too slow
 would always fail: its orders are not acknowledged, so it does not shrink. By status, its orders arrive in parts, and
-are acknowledged. An order that is missing from such a part proves nothing. If a list is full of documents that cannot be
+are acknowledged. If such a part lacks an order, that proves nothing. If a list is full of documents that cannot be
 acknowledged, others may be hidden; so after each such list, one status is requested alone.
 """
 

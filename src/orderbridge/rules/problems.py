@@ -7,11 +7,11 @@ not ready, because a restart would not help (observe.liveness).
 `OpenProblems` reports the beginning, the worsening and the end of a problem:
 
 - `announced` is what the log reported last; `seen` is the current state. A difference is reported at the next check.
-- Only the end of a flapping problem waits, until FLAP_WINDOW_S have fewer than FLAP_LIMIT messages. A beginning never
-  waits: the last message would say that it has ended.
+- Only the end of a flapping problem waits, until the last FLAP_WINDOW_S seconds had fewer than FLAP_LIMIT messages
+  about it. A beginning never waits, because the last message would say that the problem has ended.
 - A problem that is suppressed by another one neither begins nor gets worse, and stays open if it was open.
 - Times are monotonic, because the wall clock may be set.
-- The alarm command gets the same changes. `unreported` is the difference between the open problems and the reported ones.
+- The alarm command gets the same changes. `unreported`: the open problems minus those reported to the command.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -365,7 +365,7 @@ class OpenProblems:
         return {key: one.rank for key, one in self._reported.items() if one.rank != NOT_OPEN}
 
     def unreported(self, kept: Collection[Key], now: float, *, severe_only: bool = False) -> list[Event]:
-        """The events not yet reported to the command, one for each problem. `kept`: suppressed ones, which do not end."""
+        """The events not yet reported to the command, one for each problem. Suppressed problems (`kept`) do not end."""
         events, opened = [], set()
         for key, one in self._histories.items():
             if one.announced == NOT_OPEN or (severe_only and one.problem.severity != Severity.SEVERE):
@@ -407,7 +407,7 @@ class OpenProblems:
     def _of_gone(self, key: Key, now: float) -> Event | None:
         one = self._histories[key]
         one.seen = False
-        _forget_old(one, now)
+        one.messages = [at for at in one.messages if at > now - FLAP_WINDOW_S]
         if one.announced == NOT_OPEN:
             if not one.messages:  # unchanged for ten minutes
                 del self._histories[key]
@@ -419,12 +419,8 @@ class OpenProblems:
         return Event(EventKind.ENDED, one.problem, seconds=now - one.began, flapped=one.flapped)
 
 
-def _forget_old(one: History, now: float) -> None:
-    one.messages = [at for at in one.messages if at > now - FLAP_WINDOW_S]
-
-
 def alike(events: Iterable[Event], most: int = ALIKE_LIMIT) -> list[list[Event]]:
-    """Group events into messages: more than `most` similar events share one."""
+    """Group events into messages. Similar events share one message if there are more than `most` of them."""
     kinds: dict[tuple[EventKind, Code, bool], list[Event]] = {}
     for one in events:
         kinds.setdefault((one.kind, one.problem.code, one.problem.rank[0]), []).append(one)

@@ -263,7 +263,7 @@ def proof(
     other_end: bool,
     active: Collection[int],
 ) -> Proof:
-    """What a qualified poll proves about an unresolved action. `seen`: the shown status, or None if the order is missing.
+    """What a qualified poll proves about an unresolved action. `seen`: the shown status; None: the order is missing.
 
     `other_end`: another of our actions may have ended the order.
     """

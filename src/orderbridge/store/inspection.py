@@ -73,10 +73,10 @@ def broken_views(connection: Connection) -> tuple[str, ...]:
     return () if _can_read(connection, views) else tuple(one.name for one in views if not _can_read(connection, [one]))
 
 
-def _can_read(connection: Connection, views: Sequence[Table]) -> bool:
+def _can_read(tx: Connection, views: Sequence[Table]) -> bool:
     shown = (f"(SELECT {', '.join(one.columns.keys())} FROM {one.name}) AS shown" for one in views)  # noqa: S608
     try:
-        connection.exec_driver_sql(" UNION ALL ".join(f"SELECT 1 FROM {one} WHERE 1 = 0" for one in shown))  # noqa: S608
+        tx.exec_driver_sql(" UNION ALL ".join(f"SELECT 1 FROM {one} WHERE 1 = 0" for one in shown))  # noqa: S608
     except DBAPIError as error:
         if error.connection_invalidated or is_busy(error):
             raise

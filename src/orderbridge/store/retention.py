@@ -67,7 +67,7 @@ def _is_old(before: datetime) -> ColumnElement[bool]:
 
 
 def blank_old(connection: Connection, keys: Sequence[str], *, before: datetime) -> list[str]:
-    """Blank customers' data of these orders and their actions. Returns the orders that were still old and not locked."""
+    """Blank customers' data of these orders and their actions. Returns those that were still old and not locked."""
     blanked = [
         key
         for key in sorted(lock(connection, ORDER, keys))

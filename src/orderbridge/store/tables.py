@@ -496,7 +496,7 @@ changed_orders = _view("delivery_changed_orders", changed).table
 open_orders = _view("delivery_open_orders", literal_column(OPEN), _needs_answer_since).table
 
 
-# ---- closures ----------------------------------------------------------------------------------------------------------
+# ---- closures --------------------------------------------------------------------------------------------------------
 
 
 def _account_of(row: FromClause) -> ColumnElement[str]:

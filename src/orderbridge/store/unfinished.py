@@ -6,8 +6,8 @@ Rules of this file:
 - `claim` returns the rows that it locked, and the ids of rows that another session has locked. The query returns
   neither locked rows nor deleted ones; without the ids, a locked row would be forgotten.
 - A server writes created_utc by its own clock, and rows expire by ours. So each reading compares the clocks
-  (`ServerClock`) and corrects the times. A difference below CLOCK_TOLERANCE may come from the round trip and is ignored;
-  otherwise a row would seem changed when it is read again.
+  (`ServerClock`) and corrects the times. A difference below CLOCK_TOLERANCE may come from the round trip, and is
+  ignored; otherwise a row would seem changed when it is read again.
 - A POS may have written invalid values. The id of an unreadable row is returned, and the other rows are read.
 - A claim reads all that its decision needs in one statement: the row, its order, and the order's other rows.
 - `histories` has finished attempts only. An attempt without an end is in flight, or was when the program stopped:

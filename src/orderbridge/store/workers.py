@@ -93,7 +93,7 @@ def begin(call: Callable[[], T]) -> "Future[T]":
 class _Loop(asyncio.SelectorEventLoop):
     """An event loop with a thread for each call (getaddrinfo may hang), and without a wait for them at the end."""
 
-    def run_in_executor(self, _: object, func: Callable[..., T], *args: Any) -> "asyncio.Future[T]":  # type: ignore[override]
+    def run_in_executor(self, _: object, func: Callable[..., T], *args: Any) -> Any:  # type: ignore[override]
         return asyncio.wrap_future(begin(partial(func, *args)), loop=self)
 
 

@@ -40,7 +40,7 @@ def accounts() -> None:
 @click.option("--rest-secret-key-file", "rest", help="The same for the rest_secret_key; two -: two lines.")
 @click.option("--auto-accept-minutes", type=int, help="Accept automatically, with this preparation time.")
 @click.option("--auto-accept-scheduled", is_flag=True, help="Accept scheduled orders automatically, too.")
-@click.option("--restaurant", "rules", multiple=True, help="ID=MINUTES for one restaurant; ID alone: never.")  # fmt: skip
+@click.option("--restaurant", "rules", multiple=True, help="ID=MINUTES for one restaurant; ID alone: never.")
 @click.option("--replace", is_flag=True, help="Replace an account that exists.")
 @pass_context
 def add(
@@ -248,7 +248,8 @@ def _set(context: Context, names: tuple[str, ...], *, enabled: bool) -> None:
         became = "listing.account_is_enabled" if enabled else "listing.account_is_disabled"
         click.echo(say(became if name in done else "listing.account_unchanged", name=name))
         if not enabled:
-            _say_left_open(name, *context.read(lambda tx, name=name: account_settings.work(tx, name)))  # type: ignore[misc]
+            work = context.read(lambda tx, name=name: account_settings.work(tx, name))  # type: ignore[misc]
+            _say_left_open(name, *work)
 
 
 def _say_left_open(name: str, opened: int, waits: int) -> None:
@@ -296,7 +297,7 @@ def _refuse_unknown(context: Context, names: tuple[str, ...]) -> None:
         raise click.ClickException(say("accounts.unknown", names=", ".join(unknown)))
 
 
-# ---- master keys ------------------------------------------------------------------------------------------------------
+# ---- master keys -----------------------------------------------------------------------------------------------------
 
 
 @accounts.command("key")
@@ -335,9 +336,9 @@ def _rotate(context: Context) -> None:
 def _reseal(context: Context, keys: "MasterKeys") -> tuple[int, int, dict[str, "Fault"]]:
     """Re-encrypt the accounts in short transactions, so that others do not wait long."""
     from orderbridge.store import schema
-    from orderbridge_fleet import account_changes
+    from orderbridge_fleet.account_changes import reseal
 
-    base_url = context.settings.marketplace.base_url
+    url = context.settings.marketplace.base_url
     anew = already = 0
     broken: dict[str, Fault] = {}
     after: str | None = ""
@@ -345,7 +346,7 @@ def _reseal(context: Context, keys: "MasterKeys") -> tuple[int, int, dict[str, "
         database.read_now(schema.check)
         while after is not None:
             begin = after
-            part = database.write_now(lambda tx, begin=begin: account_changes.reseal(tx, keys, base_url, begin))  # type: ignore[misc]
+            part = database.write_now(lambda tx, at=begin: reseal(tx, keys, url, at))  # type: ignore[misc]
             after, anew, already = part.last, anew + part.anew, already + part.already
             broken |= part.broken
     return anew, already, broken

@@ -154,7 +154,7 @@ class Fleet:
         with self._engine.connect() as connection:
             return list(connection.execute(text(sql), values).all())
 
-    def say(self, sql: str, **values: Any) -> None:
+    def execute(self, sql: str, **values: Any) -> None:
         with self._engine.connect() as connection:
             connection.execute(text(sql), values)
 
@@ -214,7 +214,7 @@ def until(condition: Callable[[], object], within_s: float = WITHIN_S, step_s: f
 
 @contextlib.contextmanager
 def till(fleet: Fleet, pause_s: float) -> Iterator[None]:
-    """A POS of all branches in plain SQL: accepts orders, switches foods and restaurants, tries a lost server again."""
+    """A POS of all branches in plain SQL: accepts orders, switches foods and restaurants, and reconnects."""
     over, names = threading.Event(), fleet.names[:200]
     engine = create_engine(fleet.url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
 
@@ -244,7 +244,7 @@ def _turn(connection: Connection, names: list[str]) -> None:
 
 @contextlib.contextmanager
 def fleet(url: str, folder: Path, *, accounts: int, delay_ms=50.0, every: int = 2, **times: float) -> Iterator[Fleet]:
-    """On an empty database without a daemon. `times`: cooldown_s and timeout_s."""
+    """Start a fleet on an empty database without a daemon. `times`: cooldown_s and timeout_s."""
     with closing(OtherEnd(folder, delay_ms, delay_ms, every)) as end, closing(Fleet(url, folder, end, **times)) as made:
         made.open(accounts)
         yield made

@@ -69,7 +69,7 @@ def test_a_killed_replica_is_replaced_and_a_new_one_gets_its_share(fleet: Fleet)
 
 
 @pytest.mark.slow
-def test_each_is_replaced_and_one_that_was_stopped_goes_on_with_nothing_that_it_had_begun(fleet: Fleet):
+def test_each_replica_is_replaced_and_a_stopped_one_continues_nothing_that_it_had_begun(fleet: Fleet):
     with rig.till(fleet, PAUSE_S):
         for number in (0, 1):
             fleet.replicas[number].send_signal(signal.SIGTERM)
@@ -102,7 +102,7 @@ def test_a_replica_with_a_wrong_master_key_does_not_start(url: str, tmp_path: Pa
 ])  # fmt: skip
 def test_emptied_or_altered_tables_are_restored(damage: str, fleet: Fleet):
     with rig.till(fleet, PAUSE_S):
-        fleet.say(damage)
+        fleet.execute(damage)
         rig.until(lambda: sum(fleet.log(number).count("daemon.started") for number in (0, 1)) > 2)
         all_are_polled(fleet)
     nothing_is_wrong(fleet)
@@ -118,10 +118,10 @@ def test_a_dump_restored_under_a_replica_is_reported(fleet: Fleet):
         generation = fleet.rows("SELECT generation FROM delivery_books")[0][0]
         rig.until(lambda: fleet.rows(f"SELECT 1 FROM delivery_order_events WHERE id > {before + 9}"))
         all_are_polled(fleet, time.monotonic() + HEALTH_S)  # by then the lead has seen them
-        fleet.say("UPDATE delivery_replicas SET epoch = epoch + 1")
-        fleet.say("UPDATE delivery_accounts SET listened_seconds = 0")
-        fleet.say(f"DELETE FROM delivery_order_events WHERE id > {before}")
-        fleet.say(f"UPDATE delivery_books SET generation = {generation}")
+        fleet.execute("UPDATE delivery_replicas SET epoch = epoch + 1")
+        fleet.execute("UPDATE delivery_accounts SET listened_seconds = 0")
+        fleet.execute(f"DELETE FROM delivery_order_events WHERE id > {before}")
+        fleet.execute(f"UPDATE delivery_books SET generation = {generation}")
         rig.until(lambda: fleet.rows("SELECT 1 FROM delivery_problems WHERE code = 'database_restored'"))
 
 

@@ -162,7 +162,8 @@ LISTENS = (
 )
 NEWS = (
     f"{LISTENS}, count(*), sum(id), sum(withdraw) FROM"  # noqa: S608 - constants
-    " (SELECT id, withdraw FROM delivery_actions WHERE state IN ('pending', 'sending') ORDER BY id DESC LIMIT 100) AS newest"
+    " (SELECT id, withdraw FROM delivery_actions WHERE state IN ('pending', 'sending')"
+    " ORDER BY id DESC LIMIT 100) AS newest"
 )
 QUESTIONS = 2  # waits in two steps, so that a stalled event loop is not taken for a silent server
 

@@ -117,8 +117,8 @@ def _worker(connection: Connection) -> str | None:
 #
 # - Our transactions open it at their beginning and close it before the commit. No other connection sees it open, and a
 #   rollback or a crash closes it.
-# - A transaction without changes is rolled back, because the guard's two updates would cause a commit to disk and wake all
-#   watchers.
+# - A transaction without changes is rolled back, because the guard's two updates would cause a commit to disk and wake
+#   all watchers.
 # - If its table or its row is deleted, our next transaction restores it.
 # - It uses no function and no pragma, so that the POS's statements always work.
 
@@ -143,7 +143,7 @@ _TABLE = (
     f" CONSTRAINT {GUARD}_open_0_or_more CHECK (typeof(open) = 'integer' AND open >= 0))"
 )
 _ROW = f"INSERT INTO {GUARD} (id) VALUES (1)"  # noqa: S608
-_OPEN = f"UPDATE {GUARD} SET open = min(open, 1000000) + 1 WHERE id = 1"  # noqa: S608 - `open` may be the largest number
+_OPEN = f"UPDATE {GUARD} SET open = min(open, 1000000) + 1 WHERE id = 1"  # noqa: S608 - no overflow
 _CLOSE = f"UPDATE {GUARD} SET open = max(open - 1, 0) WHERE id = 1"  # noqa: S608
 _IS_MISSED = f"SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND name = '{GUARD}_again'"  # noqa: S608
 _AGAIN = (
@@ -157,7 +157,10 @@ _GONE = (
 )
 _WHY = f"{GUARD}: DELETE is for orderbridge alone; leave its one row"
 GUARDS = (_TABLE, _ROW, _AGAIN, _GONE, *_refuse(f"{GUARD}_stays", GUARD, "BEFORE DELETE", _OUTSIDE, _WHY))
-REPLACED = f"NOT EXISTS (SELECT 1 FROM delivery_actions WHERE id = coalesce((SELECT again_id FROM {GUARD}), NEW.id))"  # noqa: S608
+REPLACED = (
+    "NOT EXISTS (SELECT 1 FROM delivery_actions"  # noqa: S608
+    f" WHERE id = coalesce((SELECT again_id FROM {GUARD}), NEW.id))"
+)
 
 
 def _open_guard(connection: Connection) -> None:
