@@ -18,8 +18,8 @@ from orderbridge_sandbox import Sandbox, World
 from orderbridge_sandbox.scenery import KADIKOY
 from orderbridge_sandbox.state import Order
 
-REASONS = "SELECT id FROM delivery_cancel_reasons"  # read beside the first orders: without them nothing can be chosen
-# An order that is no draw of the sandbox's: what a test does not name is plain.
+REASONS = "SELECT id FROM delivery_cancel_reasons"  # read with the first orders; a cancel needs one
+# The sandbox would draw these fields by chance. A test that does not name them gets a plain order.
 PLAIN = {"courier_type": "restaurant", "shipping_method": "delivery", "note": "", "scheduled_date": ""}
 
 
@@ -41,7 +41,7 @@ class Branch:
         await until(lambda: self.service._listening.addresses and self.daemon and self.till.has_tables())
 
     async def stop(self) -> None:
-        """In order, as a SIGTERM does."""
+        """Stop in order, as a SIGTERM does."""
         if self.service is not None and self._task is not None:
             self.service.end()
             await self._task
@@ -70,11 +70,11 @@ class Branch:
         return cookie
 
     async def code(self) -> str:
-        """As `orderbridge board pair` prints it."""
+        """A pairing code, as `orderbridge board pair` prints it."""
         return await self.daemon.database.run(lambda tx: devices.new_code(tx, devices.ACT, SystemClock().now()))
 
     async def order(self, **document: Any) -> Order:
-        """One more, once it is in the tables."""
+        """Place an order, and wait until it is in the tables."""
         order = self.world.place_order(restaurant_id=KADIKOY, document=PLAIN | document)
         await until(lambda: order.acknowledged and self.till.rows(REASONS))
         return order
@@ -83,15 +83,15 @@ class Branch:
         return await asyncio.to_thread(self.till.rows, sql, *values)
 
     async def run(self, sql: str, *values: object) -> None:
-        """As the till does."""
+        """Execute a statement as the till does."""
         await asyncio.to_thread(self.till.run, sql, *values)
 
     async def plant(self, sql: str, *values: object) -> None:
-        """As the daemon does: no till may."""
+        """Execute a statement as the daemon does, with rights that a till lacks."""
         await asyncio.to_thread(self.till.plant, sql, *values)
 
     async def close(self) -> None:
-        """Pages first: a stream that is cut at the end is no news."""
+        """Close the pages first, so that no cut stream is logged."""
         await self._left.aclose()
         self.world.faults.clear()
         await self.stop()

@@ -25,7 +25,7 @@ CLOCK = SystemClock()
 
 
 def web(**changes: Any) -> config.Web:
-    """Port 0, which the configuration refuses, is whatever is free."""
+    """The settings of a page at port 0, any free one, which `load` would refuse."""
     return config.Web.model_construct(**{"listen": "127.0.0.1:0", "board": "beside", **changes})
 
 

@@ -43,7 +43,7 @@ async def tap(tablet: Tablet, action: str, **more: Any) -> dict[str, Any]:
 
 
 async def rows(branch: Branch, order: Order) -> list[dict[str, Any]]:
-    """The order's rows, once all have their end."""
+    """The order's rows, once all have ended."""
     await until(lambda: all(row["state"] in FINAL for row in branch.till.rows(ROWS, order.key)))
     return branch.till.rows(ROWS, order.key)
 
@@ -74,7 +74,7 @@ async def test_a_tap_during_the_daemons_stop_fails_and_its_repetition_makes_one_
     for connection in list(branch.service._listening._server.opened):
         connection.transport.abort()
     with contextlib.suppress(ConnectionError, IndexError, ValueError):
-        raise AssertionError(await tapped)  # an answer would be a success that is none
+        raise AssertionError(await tapped)  # an answer would claim a success
     await branch.stop()
     await branch.start()
     answer = await tablet.post("act", values)

@@ -106,7 +106,7 @@ def test_while_an_action_is_open_only_a_cancel_is_offered():
         assert cards.offered(order(), [over]) == [ACCEPT, CANCEL]
 
 
-# What breaks no link of the chain: orders still come in, the card shows it, or who reads it here has the page.
+# These break no link of the chain: orders still arrive, the card shows the problem, or the page is seen to work.
 UNBROKEN = {
     Code.UNANSWERED, Code.AUTO_ACCEPT_PAUSED, Code.ACCEPT_FAILED, Code.OUTCOME_UNKNOWN, Code.UNDECIDED,
     Code.NOT_ACKNOWLEDGED, Code.LEARNED_OTHERWISE, Code.COOLDOWN_SHARED, Code.CREDENTIALS_SHARED, Code.CLOCK_WRONG,
@@ -124,7 +124,7 @@ LINKS = {Cause.CUT_OFF: {"internet", "login", "daemon"}, Cause.NO_LIST: {"market
 LINKS |= {Cause.NO_DATABASE: {"database"}, Cause.PAGE: {None}}
 
 
-def test_each_problem_breaks_one_link_of_the_chain_or_none_for_a_reason_and_a_cause_that_of_its_effects():
+def test_each_problem_breaks_the_link_of_its_cause_or_none_for_a_reason():
     assert {code for code in Code if link(code) is None} == UNBROKEN
     assert {f"link_{one}" for one in Link} <= words().keys()
     assert {cause: {link(code) for code in Code if code.kind.cause is cause} for cause in LINKS} == LINKS
@@ -155,7 +155,7 @@ def test_only_a_cancellation_by_others_stops_the_kitchen():
     silences = ([cards.silence_of("cancelled", KEY)], ["cancelled:another"])
     assert [cards.is_stopped(gone, [], silenced) for silenced in silences] == [False, True]
     assert not any(cards.is_stopped(other, [], []) for other in (order(), order(ended_by="silence")))
-    read = replace(gone, pos_revision=2)  # by a till: no longer heard, and shown until it is touched
+    read = replace(gone, pos_revision=2)  # by a till: silent, and shown until it is touched
     assert (cards.is_stopped(read, [], []), cards.sounds(read, [], BESIDE, NOW, [])) == (True, [])
 
 
@@ -251,7 +251,7 @@ def test_an_order_with_an_open_action_is_not_put_away():
 
 @pytest.mark.parametrize("changes, rows, mode, wanted", [
     ({}, [], BESIDE, "new"), (CONFIRMED, [], BESIDE, "cook"),
-    (CONFIRMED, [], TILL, "new"),  # accepted without a hand: it rings
+    (CONFIRMED, [], TILL, "new"),  # accepted automatically: it rings
     ({"status_id": None, "status": "UNKNOWN"}, [], BESIDE, "cook"),
     ({"status_id": 16, "status": "IN_DELIVERY"}, [], BESIDE, "way"),
     ({"status_id": 9, "status": "COMPLETE_NEEDS_PAYMENT"}, [], BESIDE, "way"),
@@ -261,7 +261,7 @@ def test_each_card_stands_in_one_lane(changes, rows, mode, wanted):
     assert cards.lane(order(**changes), rows, mode) == wanted
 
 
-def test_only_what_has_not_left_is_taken_back_and_what_the_board_holds_back_has_a_moment():
+def test_only_unsent_rows_can_be_taken_back_and_delayed_ones_for_a_moment():
     held = Row(Action.COMPLETE, request_id="board:1", next_attempt_utc=NOW)
     assert cards.held_until(held) == NOW
     for other in ({"request_id": "pos"}, {"state": "sending"}, {"attempts": 1}, {"action": ACCEPT}):
@@ -270,7 +270,7 @@ def test_only_what_has_not_left_is_taken_back_and_what_the_board_holds_back_has_
     assert not any(cards.may_be_taken_back(Row(ACCEPT, state, attempts=1)) for state in ("pending", "sending"))
 
 
-def test_after_an_outage_the_customers_own_time_counts():
+def test_after_an_outage_the_waiting_time_counts_from_the_order():
     assert cards.waits_since(NOW, None) == NOW
     for late, counts in ((MINUTE / 2, False), (20 * MINUTE, True), (180 * MINUTE, False), (-180 * MINUTE, False)):
         assert cards.waits_since(NOW, NOW - late) == (NOW - late if counts else NOW), late  # hours are a time zone

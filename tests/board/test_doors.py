@@ -1,4 +1,4 @@
-"""Who may use the board: by Host, page and device; and what a refused request is answered."""
+"""Who may use the board, by Host header, page and device, and the answers to refused requests."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ async def test_a_foreign_host_is_refused_on_every_route(tablet: Tablet):
 
 
 async def test_a_request_without_a_host_gets_only_the_probes(tablet: Tablet):
-    """HTTP/1.0, as an old load balancer's probe speaks it; later versions must name one."""
+    """An old load balancer's probe uses HTTP/1.0. In later versions a host is required."""
     for version, probes in (("1.0", {"/livez", "/readyz", "/metrics"}), ("1.1", set())):
         asked = f" HTTP/{version}\r\nConnection: close\r\n\r\n"
         answers = {path: answer_of(await sent(tablet.address, f"GET {path}{asked}".encode())) for path in EVERYWHERE}

@@ -155,7 +155,7 @@ def test_a_final_action_is_written_at_once_and_held_so_that_it_can_be_withdrawn(
     assert act(database, "beside", action=action) == row
     database.write_now(lambda tx: acts.take_back(tx, {"id": row["id"]}))
     assert rows(pos, "SELECT count(*) AS n, sum(withdraw) AS back FROM delivery_actions") == [{"n": 1, "back": 1}]
-    assert act(database, "beside")["held"] is None  # an accept has no time to lose
+    assert act(database, "beside")["held"] is None  # an accept is never delayed
 
 
 def test_finished_orders_are_listed_and_those_put_away_can_return(database, pos):
@@ -261,7 +261,7 @@ def test_a_change_between_two_reads_makes_a_new_version_despite_a_clock_set_back
 
 
 def test_open_orders_and_new_cancellations_are_shown_by_when_their_customers_ordered(database, pos):
-    """A cancellation by when it came, not by when its order did."""
+    """A cancellation is sorted by its own arrival, not by that of its order."""
     gone = {"status": "CANCELED", "ended_by": "cancelled", "payload": "{}", "received_utc": time_text(NOW - DAY)}
     put_order(pos, KEY, **gone, ended_utc=time_text(NOW - 12 * HOUR))  # as long as a cancellation is shown
     put_order(pos, OTHER, **gone, ended_utc=time_text(NOW - 12.1 * HOUR))
@@ -310,7 +310,7 @@ def test_what_was_put_away_stays_so_for_as_long_as_its_order_is_open(database, p
     assert database.write_now(lambda tx: queries.forget_silenced(tx, late)) == 1
 
 
-@only(SQLITE)  # one trigger shows it
+@only(SQLITE)  # one database shows it
 def test_a_failed_silencing_is_reported(database, pos):
     pos.execute("CREATE TRIGGER t BEFORE INSERT ON delivery_board_silenced BEGIN SELECT RAISE(ABORT, 'no'); END")
     with pytest.raises(IntegrityError):
@@ -358,7 +358,7 @@ def test_a_switch_works_again_and_again_and_after_weeks(database, pos):
     assert len(set(tapped)) == 3
 
 
-def test_a_switch_is_of_its_own_account_or_of_all(database, pos):
+def test_a_switch_concerns_its_own_account_or_all(database, pos):
     food(pos)
     put_action(pos, "deactivate_food", food_id=7, account="besiktas", state="done", finished_utc=time_text(NOW))
     assert shown(database)[0] is False
@@ -426,7 +426,7 @@ def test_a_code_is_good_for_ten_minutes_and_a_thousand_tries(database, pos, monk
     assert database.read_now(devices.wrong_tries) == devices.MOST_TRIES
     code = database.write_now(lambda tx: devices.new_code(tx, devices.LOOK, NOW))
     assert not any(pair("x") for _ in range(devices.MOST_TRIES - 1))
-    assert not pair(code, -timedelta(seconds=1))  # the clock was set back: it would live on for as long
+    assert not pair(code, -timedelta(seconds=1))  # a clock set back would prolong it
     assert pair(code)
     listed = {one["name"]: one["role"] for one in database.read_now(devices.listed)}
     assert listed == {"Kasa": "act", "Kasa 2": "look"}
@@ -448,7 +448,7 @@ def test_polls_are_counted_in_slots_of_ten_minutes_for_two_days(database):
 
 
 def test_a_snapshot_shows_one_moment_despite_writes(database, pos):
-    """Else an order that is still RECEIVED could stand beside an accept that is done, and be accepted once more."""
+    """Otherwise the page could show an order as RECEIVED beside its finished accept, and it would be accepted again."""
     put_order(pos, revision=2)
 
     def read(connection):

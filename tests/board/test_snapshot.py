@@ -15,7 +15,7 @@ from orderbridge_board.devices import ACT, LOOK
 
 @pytest.mark.parametrize("language", ["tr", "en"])
 async def test_a_verdict_is_in_the_language_of_the_reader(shop: Shop, tablet: Tablet, language: str):
-    """Whichever was configured when it was written. Of one whose facts are not kept there is what was written."""
+    """The language configured at the write does not matter. A verdict stored without facts is shown as written."""
     put_order(shop.pos)
     put_action(shop.pos, state="refused", error_text="yazılmış")
     known = "courier_not_restaurant"
@@ -45,7 +45,7 @@ async def test_restaurants_that_are_closed_are_named_on_every_page(shop: Shop, t
         assert (await tablet.get(f"/board/{page}")).data["closed"] == ["Şube 0 (01.03. 21:05, Ayşe)"]
 
 
-async def test_a_tap_that_a_trigger_leaves_out_is_an_error(shop: Shop, tablet: Tablet):
+async def test_a_tap_whose_row_a_trigger_drops_is_an_error(shop: Shop, tablet: Tablet):
     put_order(shop.pos)
     shop.pos.execute("CREATE TRIGGER theirs BEFORE INSERT ON delivery_actions BEGIN SELECT RAISE(IGNORE); END")
     tap = {"action": "accept", "payment_key": KEY, "preparing_time": 20, "tries": 0, "revision": 1}

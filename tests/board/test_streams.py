@@ -27,14 +27,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.asynccontextmanager
 async def hearing(tablet: Tablet) -> AsyncIterator[Ear]:
-    """Its stream, after the events of all that was there."""
+    """A tablet's stream, after the events about its first state."""
     async with tablet.stream() as ear:
         assert [await ear.news(), await ear.news()] == ["changed"] * 2  # at once, and after the first read
         yield ear
 
 
 async def test_a_state_between_two_equal_reads_is_corrected(shop: Shop, tablet: Tablet, monkeypatch):
-    """A row that is being sent, and waits again a moment later: else the page says for good that it is being sent."""
+    """A row is being sent and soon waits again. Otherwise the page would show it as being sent for good."""
     put_order(shop.pos)
     put_action(shop.pos)
     async with hearing(tablet) as ear:
@@ -102,7 +102,7 @@ class Later(SystemClock):
 
 
 async def test_a_change_together_with_a_beat_is_sent(shop: Shop, monkeypatch):
-    """An order that is stored as the ten seconds end: with a beat alone it would not ring before the next one."""
+    """An order is stored as the ten seconds end. If only a beat were sent, it would not ring before the next one."""
     reported = changes.Changes(shop.daemon, began=1)
     listener = changes.Listener("x")
     printed: list[str] = []
@@ -120,7 +120,7 @@ async def test_a_change_together_with_a_beat_is_sent(shop: Shop, monkeypatch):
     assert printed[1:4] == ["event: changed"] * 3
 
 
-async def test_nothing_new_is_a_beat(tablet: Tablet, monkeypatch):
+async def test_without_news_a_beat_is_sent(tablet: Tablet, monkeypatch):
     monkeypatch.setattr(changes, "BEAT_S", 0.05)
     async with tablet.stream() as ear:
         heard = [await ear.news() for _ in range(4)]
@@ -158,8 +158,8 @@ async def test_a_silent_database_is_reported_and_asked_once(shop: Shop, tablet: 
         assert await ear.news() == "changed"
 
 
-async def test_a_tablet_has_three_streams_and_all_have_thirty_two(shop: Shop, tablet: Tablet, monkeypatch):
-    monkeypatch.setattr(server, "LIFE_S", 0.3)  # which ends everything else, and no stream
+async def test_a_tablet_may_have_three_streams_and_all_together_thirty_two(shop: Shop, tablet: Tablet, monkeypatch):
+    monkeypatch.setattr(server, "LIFE_S", 0.3)  # ends all requests but streams
     tablets = [tablet, *(Tablet(tablet.address, shop.pair(name=f"t{n}")) for n in range(11))]
     made = [one.stream() for one in tablets for _ in range(changes.MOST_OF_ONE)]
     ears = [await one.__aenter__() for one in made[: changes.MOST]]

@@ -61,7 +61,7 @@ async def test_an_encrypted_board_shows_customers_and_has_a_secure_cookie(shop, 
 
 
 async def test_the_support_bundle_has_the_figures_of_an_encrypted_board(shop, listening):
-    """At an address that is no Host of the board's, and by whatever name the certificate has."""
+    """They are read at an address that is no allowed host, whatever name the certificate has."""
     served = shop.web.model_copy(update={"listen": f"0.0.0.0:{listening.addresses[0][1]}"})
     context = SimpleNamespace(settings=SimpleNamespace(web=served))
     assert "orderbridge_build_info" in await asyncio.to_thread(bundle._metrics, context)
@@ -97,7 +97,7 @@ async def test_a_bad_certificate_leaves_the_old_one_and_a_good_one_is_taken_at_a
 
 @pytest.mark.parametrize("bad", ["rubbish", None])
 async def test_an_unusable_certificate_at_the_start_is_reported(bad, shop, tmp_path: Path):
-    """Whatever is wrong with it: also a file that cannot be read is no matter of the address."""
+    """Any fault of the certificate, even an unreadable file, is reported as the certificate's, not as the address's."""
     file = tmp_path / "board.pem"
     if bad is not None:
         file.write_text(bad)
@@ -128,7 +128,7 @@ def checked(wanted: Web) -> Checked:
 
 
 @pytest.mark.parametrize("expired, level", [(False, "ok"), (True, "warning")])
-def test_check_says_until_when_it_is_good(expired, level, tmp_path: Path):
+def test_check_says_until_when_the_certificate_is_valid(expired, level, tmp_path: Path):
     line = Line.EXPIRED if expired else Line.GOOD
     good = encrypted(make_certificates(tmp_path, line=line).server_file)
     (tmp_path / "bad.pem").write_text("rubbish")

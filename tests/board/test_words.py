@@ -13,7 +13,7 @@ SHOWN = ("verdicts", "arguments", "health", "line")  # sentences that are not th
 BESIDE_A_TILL = {"link_pos", "answer_at_till", "pos_seen", "pos_never"}  # shown there alone
 
 
-def test_the_boards_words_stand_in_both_languages_as_other_sentences_do_and_name_every_problem_of_an_order():
+def test_the_boards_words_are_complete_in_both_languages_and_name_every_problem_of_an_order():
     for key, sentences in words().items():
         assert (sentences.keys(), all(sentences.values())) == ({"tr", "en"}, True), key
         assert len({frozenset(re.findall(r"{(\w+)}", sentence)) for sentence in sentences.values()}) == 1, key

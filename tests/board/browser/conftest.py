@@ -19,13 +19,13 @@ FLAGS.append("--no-sandbox")  # the tests may run as root
 
 @pytest.fixture(autouse=True)
 def hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What can be taken back is held back for as short as a test likes to wait."""
+    """Shorten the time in which a tap can be taken back."""
     monkeypatch.setattr(cards, "HOLD", timedelta(milliseconds=200))
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def chromium() -> AsyncIterator[object]:
-    """What starts one, and the one that all tests share."""
+    """The launcher of browsers, and the browser that all tests share."""
     from playwright.async_api import async_playwright
     from tests.board.browser.counter import CHROMIUM
 

@@ -1,6 +1,6 @@
 """The daemon in this process, the sandbox, and tablets in a real browser.
 
-Nothing here sleeps. What the page does by its own clock is brought about by Playwright's.
+Nothing here sleeps: Playwright moves the page's clock.
 """
 
 import contextlib
@@ -23,10 +23,10 @@ pytest.importorskip("playwright.async_api", reason="what drives a browser is not
 if not CHROMIUM.exists():
     pytest.skip("no Chromium here (Debian: chromium)", allow_module_level=True)
 
-from playwright.async_api import Browser, BrowserContext, Page, Route, async_playwright  # noqa: E402 - only where it is
+from playwright.async_api import Browser, BrowserContext, Page, Route, async_playwright  # noqa: E402 - if installed
 from playwright.async_api import TimeoutError as NotInTime  # noqa: E402
 
-# The tests take them from here: what is not installed skips them.
+# The tests import these names from here, so that they are skipped if Playwright is missing.
 __all__ = ["PLAIN", "Browser", "NotInTime", "Route", "async_playwright"]
 
 PATIENT_MS = 60_000  # a busy machine may take ten times what a quiet one takes
@@ -54,7 +54,7 @@ BUTTON = ".card[data-key='{}'] button[data-do={}]"
 
 
 class Tablet:
-    """A page with the board, and what it complained of."""
+    """A page with the board, and the errors in its console."""
 
     def __init__(self, page: Page, address: str) -> None:
         self.page = page
@@ -63,11 +63,11 @@ class Tablet:
         self.printed: list[str] = []
         self.asked: list[str] = []
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("console", self._said)
+        page.on("console", self._note_message)
         page.on("request", lambda request: self.asked.append(request.url))
 
-    def _said(self, message: Any) -> None:
-        """That it wants a touch is no complaint; nor is a line that was cut."""
+    def _note_message(self, message: Any) -> None:
+        """Note a message of the console. A missing touch and a cut connection are no errors."""
         self.printed.append(message.text)
         if not any(known in message.text for known in ("AudioContext was not allowed", "net::ERR_", "status of 503")):
             self.complaints.append(message.text)
@@ -76,7 +76,7 @@ class Tablet:
         await self.page.goto(self.address + path)
 
     async def arm(self) -> None:
-        """The one touch that turns the sound on. To Chromium whatever Playwright asks of a page is one already."""
+        """Turn the sound on by one touch. Chromium counts any call of Playwright as a touch."""
         await self.open()
         await self.page.wait_for_selector("#arm, #cards", state="attached")
         await self.page.evaluate("() => document.querySelector('#arm')?.click()")
@@ -105,13 +105,13 @@ class Tablet:
         await self.page.locator("dialog button", has_text=text).first.click()
 
     async def cancel(self, order: Order, reason: str) -> None:
-        """A reason, and then the word that it is meant."""
+        """Choose a reason, then confirm."""
         await self.tap(order, "cancel")
         await self.choose(reason)
         await self.page.click("dialog [data-do=confirm]")
 
     async def accept(self, order: Order, minutes: int = 25) -> None:
-        """The usual minutes with one touch, others with two."""
+        """Accept an order: the usual minutes need one touch, others two."""
         await self.tap(order, "accept" if minutes == 25 else "minutes")
         if minutes != 25:
             await self.choose(f"{minutes} dk")

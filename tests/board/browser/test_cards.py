@@ -21,9 +21,10 @@ FOOD = {
     "price": 219.90, "quantity": 2, "total": 474.80,
     "option_groups": [{"id": 51, "name": "Ekstra", "type": "multi", "operation": "+", "options": OPTION}],
 }  # fmt: skip
-# What is too small for the hand that touches it, or does not hold its own words.
+# Elements that are too small to touch, or too small for their text.
 WET = "#arm, .pairing [type=submit], .card .buttons button, dialog button, .row button"
-SMALL = """(wet) => [...document.querySelectorAll("button, input, a, .card h3, .age span, #bar, .money")].filter((one) => one.checkVisibility()).map((one) => {
+SMALL = """(wet) => [...document.querySelectorAll("button, input, a, .card h3, .age span, #bar, .money")]
+  .filter((one) => one.checkVisibility()).map((one) => {
   const { width, height } = one.getBoundingClientRect();
   const least = !one.matches("button, input, a") ? 0 : one.matches(wet) ? 72 : 48;
   const isCut = one.scrollWidth > one.clientWidth + 1 || one.scrollHeight > one.clientHeight + 1;
@@ -31,24 +32,27 @@ SMALL = """(wet) => [...document.querySelectorAll("button, input, a, .card h3, .
 }).concat([document.documentElement.scrollWidth > innerWidth ? ["wider than the screen"] : null]).filter(Boolean)"""
 SIZES = ({"width": 360, "height": 740}, {"width": 1280, "height": 900})
 AGES = (5, 40, 100, 200, 4000)
-# A browser that lets nothing sound before a touch, as any does where no test drives it, on a plain line: no wake lock.
+# A browser that plays no sound before a touch, as all do outside of tests, over plain HTTP: without a wake lock.
 UNTOUCHED = """
 let isTouched = false;
 addEventListener("click", (event) => { isTouched ||= Boolean(event.target.closest?.("#arm")); }, true);
 Object.defineProperty(AudioContext.prototype, "state", { get: () => isTouched ? "running" : "suspended" });
 delete Navigator.prototype.wakeLock;
 """
-REACH = """(card) => [card.offsetHeight, [...card.querySelectorAll("*")].filter((one) => one.scrollWidth > one.clientWidth + 1 && one.clientWidth).map((one) => one.className),
+REACH = """(card) => [card.offsetHeight, [...card.querySelectorAll("*")]
+  .filter((one) => one.scrollWidth > one.clientWidth + 1 && one.clientWidth).map((one) => one.className),
   Math.max(...[...card.querySelectorAll("button")].map((one) => one.getBoundingClientRect().bottom))]"""
 # How far an option is indented, and how bold each note is.
 STYLE = """() => [
-  document.querySelector(".options li").getBoundingClientRect().x - document.querySelector(".what").getBoundingClientRect().x,
+  document.querySelector(".options li").getBoundingClientRect().x
+    - document.querySelector(".what").getBoundingClientRect().x,
   ...[...document.querySelectorAll(".note, .itemnote")].map((one) => Number(getComputedStyle(one).fontWeight))]"""
 GROUND = "(what) => getComputedStyle(document.querySelector(what)).backgroundColor"
 PARTS = "() => [...document.querySelector('.card').children].map((one) => one.className || one.tagName)"
 AT_REST = """() => !document.querySelector("button[aria-disabled=true]")
   && document.getAnimations().every((one) => one.effect.getTiming().iterations > 1)"""
-AXE = "() => axe.run(document, { resultTypes: ['violations'] }).then((found) => found.violations.map((one) => [one.id, one.nodes.map((node) => node.html)]))"
+AXE = """() => axe.run(document, { resultTypes: ["violations"] })
+  .then((found) => found.violations.map((one) => [one.id, one.nodes.map((node) => node.html)]))"""
 
 
 def ago(seconds: int) -> str:
@@ -56,7 +60,7 @@ def ago(seconds: int) -> str:
 
 
 async def test_a_card_says_all_that_a_kitchen_needs(counter: Counter):
-    """What to cook, what to collect, how long it has waited; and nothing that an order says is more than a text."""
+    """What to cook, what to collect, how long it has waited. The texts of an order are shown as text, not as HTML."""
     plain = {"total": 474.80, "discount": "0.00", "courier_fee": 0, "order_tip": 0}
     pickup = {"courier_type": "come_get", "shipping_method": "pickup", "total": 285, "order_tip": 10}
     pickup["payment_method"] = "Sodexo Yemek Çeki"
@@ -87,7 +91,7 @@ async def test_a_card_says_all_that_a_kitchen_needs(counter: Counter):
 
 
 async def test_long_orders_are_readable_and_their_buttons_reachable(counter: Counter):
-    """A hundred items, a word that fits no line: a card is longer than the glass, and is answered where it begins."""
+    """A card with a hundred items, or a very long word, is taller than the screen. Its buttons are at its top."""
     foods = [FOOD | {"id": f"5b1c9b1e-0000-4000-8000-{place:012}", "name": "Ş" * 200} for place in range(100)]
     order = await counter.order(foods=foods, total=47480, discount="0.00", courier_fee=0, order_tip=0)
     tablet = await counter.armed()
@@ -178,7 +182,7 @@ async def test_sold_out_and_closed_from_the_board(counter: Counter, world: World
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_every_screen_is_readable_in_both_languages(scheme: str, counter: Counter, till: Till, world: World):
-    """axe finds nothing, what is tapped is large enough, nothing is cut off, and nothing comes from elsewhere."""
+    """axe finds no fault, buttons are large enough, no text is cut off, and nothing is loaded from elsewhere."""
     from axe_playwright_python.base import AXE_FILE_PATH  # what carries axe-core
 
     order = await all_kinds(counter, till, world)
@@ -209,7 +213,7 @@ async def test_every_screen_is_readable_in_both_languages(scheme: str, counter: 
 
 
 async def all_kinds(counter: Counter, till: Till, world: World) -> Order:
-    """One of each age, and cancelled, accepted, on its way, refused: each with its colours."""
+    """One order of each age, and one each that is cancelled, accepted, on its way and refused."""
     away = await counter.order()
     change = "UPDATE delivery_orders SET status_id = 16, status = 'IN_DELIVERY' WHERE payment_key = ?"
     await counter.plant(change, away.key)

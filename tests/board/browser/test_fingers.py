@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 ROWS = "SELECT action, state, reason_id FROM delivery_actions ORDER BY id"
 TAKE = "UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = ?"
 ALIVE = "() => [...document.querySelectorAll('dialog button:not([disabled])')].map((one) => one.dataset.do)"
-# Where a finger finds what, from the upper left corner of a card's buttons.
+# The places of a card's buttons, from their upper left corner.
 PLACES = """(card) => {
   const all = document.querySelector(`${card} .buttons`);
   const { x, y } = all.getBoundingClientRect();
@@ -30,15 +30,17 @@ IN_SIGHT = """(card) => {
   return top >= document.querySelector("#top").getBoundingClientRect().bottom && bottom <= innerHeight;
 }"""
 BAR = """() => {
-  const [top, shown, mute] = ["#top", "#bar .text", "#mute"].map((one) => document.querySelector(one).getBoundingClientRect());
+  const [top, shown, mute] = ["#top", "#bar .text", "#mute"]
+    .map((one) => document.querySelector(one).getBoundingClientRect());
   return { lines: Math.round(shown.height / parseFloat(getComputedStyle(document.querySelector("#bar")).lineHeight)),
-    mute: [mute.width, mute.height], inside: mute.right <= innerWidth && mute.bottom <= top.bottom && mute.top >= top.top };
+    mute: [mute.width, mute.height],
+    inside: mute.right <= innerWidth && mute.bottom <= top.bottom && mute.top >= top.top };
 }"""
 WRONG = {"subject": "", "since": None, "count": 1, "remedy": "Kasayı yeniden başlatın ve teknik desteği arayın. " * 4}
 
 
 async def held(counter: Counter, order: Order) -> Tablet:
-    """One whose clock stands still: no moment is over before the test says so."""
+    """A tablet whose clock stands still until the test moves it."""
     tablet = await counter.armed(has_clock=True)
     await tablet.page.wait_for_selector(tablet.card(order))
     await tablet.page.clock.pause_at(datetime.now().astimezone() + timedelta(seconds=5))
@@ -98,17 +100,17 @@ async def test_each_button_has_its_own_place_and_one_tap_is_one_step(counter: Co
     order = await counter.order()
     tablet = await held(counter, order)
     card = tablet.card(order)
-    while await tablet.page.evaluate("document.getAnimations().length"):  # it came with motion
+    while await tablet.page.evaluate("document.getAnimations().length"):  # the card slides in
         pass
     found = [await tablet.page.evaluate(PLACES, card)]
     world.faults.add(Fault.too_many("accept", times=None))
     await tablet.tap(order, "accept")
-    # Not there while it is being sent: found and measured in one breath.
+    # The button disappears while the row is being sent, so it is found and measured in one call.
     places = f"(card) => document.querySelector(`${{card}} [data-do=back]`) && ({PLACES})(card)"
     there = await tablet.page.wait_for_function(places, arg=card)
     found.append(await there.json_value())
     await tablet.page.clock.run_for(610)
-    for key in ("1", "Enter"):  # the usual thing, and a cancel is none
+    for key in ("1", "Enter"):  # these keys do the usual step, which a cancel is not
         await tablet.page.keyboard.press(key)
     assert await tablet.page.locator("dialog").count() == 0
     world.faults.clear()
@@ -177,7 +179,7 @@ async def test_the_worst_problem_has_two_lines_a_mute_button_and_its_whole_text_
 
 
 async def worse(route: Route) -> None:
-    """The state with more that is wrong, a warning first."""
+    """The state with more problems, a warning first."""
     answer = await route.fetch()
     data: dict[str, Any] = await answer.json()
     causes = {

@@ -1,4 +1,4 @@
-"""The page in the tablet's cache: opens without the daemon, is never older than it, and has no order."""
+"""The cached page opens without the daemon, is never older than the daemon, and holds no order."""
 
 import asyncio
 import contextlib
@@ -20,12 +20,13 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 CANARY = "kanarya"
 KEPT = """async (version) => {
   const all = await caches.keys();
-  return all.length === 1 && all[0] === `orderbridge-${version}` && Boolean((await navigator.serviceWorker.ready).active)
-    && Boolean(navigator.serviceWorker.controller);
+  return all.length === 1 && all[0] === `orderbridge-${version}`
+    && Boolean((await navigator.serviceWorker.ready).active) && Boolean(navigator.serviceWorker.controller);
 }"""
 # Everything that a browser keeps of a page, as one text; a cache's addresses and what it has for them.
 STORED = """async () => {
-  const found = [JSON.stringify(localStorage), JSON.stringify(sessionStorage), document.cookie, JSON.stringify(await indexedDB.databases())];
+  const found = [JSON.stringify(localStorage), JSON.stringify(sessionStorage), document.cookie];
+  found.push(JSON.stringify(await indexedDB.databases()));
   for (const name of await caches.keys()) {
     const cache = await caches.open(name);
     for (const request of await cache.keys()) found.push(request.url, await (await cache.match(request)).text());
@@ -52,7 +53,7 @@ def upgraded(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 
 async def kept(tablet: Tablet) -> None:
-    """The worker is at work, and has all of this version."""
+    """Wait until the service worker runs and has cached all files of this version."""
     async with asyncio.timeout(WITHIN_S):
         while not await tablet.page.evaluate(KEPT, shell.version()):
             pass
@@ -60,7 +61,7 @@ async def kept(tablet: Tablet) -> None:
 
 @contextlib.asynccontextmanager
 async def in_its_place(counter: Counter, how: str) -> AsyncIterator[None]:
-    """What answers where the daemon did: nothing, a proxy without it, a computer that accepts and says no word."""
+    """Replace the daemon by nothing, by a proxy that cannot reach it, or by a server that accepts and never answers."""
     if how == "refuses":
         yield
         return
@@ -113,7 +114,7 @@ async def other_pages_and_words(tablet: Tablet) -> None:
 
 
 async def test_nothing_of_an_order_or_a_customer_is_kept(counter: Counter, tmp_path: Path):
-    """No cache and no store of the browser has a word of it, whatever was shown; nor has a file of its profile."""
+    """No cache, no store and no file of the browser's profile contains it, whatever was shown."""
     folder = tmp_path / "profile"
     async with async_playwright() as playwright:
         profile = await playwright.chromium.launch_persistent_context(folder, executable_path=CHROMIUM, args=FLAGS)
@@ -141,7 +142,7 @@ async def test_nothing_of_an_order_or_a_customer_is_kept(counter: Counter, tmp_p
     assert DOWN in stored  # the sentences are there
     assert [word for word in (CANARY, str(order.key), str(order.number)) if word in stored] == []
     files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert any(DOWN.encode() in content for content in files.values())  # what is kept stands there as it is
+    assert any(DOWN.encode() in content for content in files.values())  # the cache is stored as plain text
     words = (CANARY.encode(), str(order.key).encode())
     assert [name for name, content in files.items() if any(word in content for word in words)] == []
     held = {re.sub("^https?://[^/]+", "", line) for line in stored.splitlines() if line.startswith(counter.address)}
@@ -149,7 +150,7 @@ async def test_nothing_of_an_order_or_a_customer_is_kept(counter: Counter, tmp_p
 
 
 async def test_after_an_upgrade_the_new_page_replaces_the_kept_one_by_itself(counter: Counter, monkeypatch):
-    """Without a touch; and a reload at any moment after that shows the new one, with the daemon or without."""
+    """No touch is needed. Any later reload shows the new page, with the daemon or without."""
     tablet = await counter.armed(has_clock=True)
     await kept(tablet)
     await counter.stop()
@@ -169,7 +170,7 @@ async def test_after_an_upgrade_the_new_page_replaces_the_kept_one_by_itself(cou
 
 
 async def test_a_cached_page_is_replaced_at_the_first_reload(counter: Counter, monkeypatch):
-    """A tablet that was off during the upgrade: the kept page is not shown beside a daemon that has another one."""
+    """A tablet that was off during the upgrade does not show its cached page beside a newer daemon."""
     tablet = await counter.armed()
     await kept(tablet)
     await tablet.open("livez")
@@ -182,7 +183,7 @@ async def test_a_cached_page_is_replaced_at_the_first_reload(counter: Counter, m
 
 
 async def test_it_can_be_installed(counter: Counter):
-    """Chromium finds nothing that is missing but a window that is not private."""
+    """The private window of the test is Chromium's only objection."""
     tablet = await counter.armed()
     await kept(tablet)
     session = await tablet.page.context.new_cdp_session(tablet.page)
@@ -193,7 +194,7 @@ async def test_it_can_be_installed(counter: Counter):
 
 
 async def test_the_page_works_without_service_workers(sandbox, till, chromium):
-    """On a plain line in the local network there are none; with a certificate that is not trusted they are refused."""
+    """Plain HTTP in a local network has no service workers; with an untrusted certificate they are refused."""
     host, port = free_address()
     web = config.Web(listen=f"{host}:{port}", board="beside", hosts=("kasa",))
     async with opened(sandbox, till, chromium, web=web) as counter:

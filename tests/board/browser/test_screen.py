@@ -12,10 +12,11 @@ from orderbridge_sandbox.scenery import KADIKOY
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 
 ACCEPT = ".card [data-do=accept]"
-# All of it lies on the glass, below the head and the lane's name.
+# Whether the whole element is visible, below the head and the lane's name.
 WHOLE = """(all) => [...document.querySelectorAll(all)].filter((one) => {
   const { top, bottom, left, right } = one.getBoundingClientRect();
-  return top >= document.querySelector("#top").getBoundingClientRect().bottom && bottom <= innerHeight && left >= 0 && right <= innerWidth;
+  return top >= document.querySelector("#top").getBoundingClientRect().bottom && bottom <= innerHeight
+    && left >= 0 && right <= innerWidth;
 }).length"""
 WIDER = "() => document.documentElement.scrollWidth > innerWidth"
 HIDDEN = """() => {
@@ -30,13 +31,13 @@ PAIR = [{"food_id": 1005, "name": "Kıymalı Pide", "price": 219.9}, {"food_id":
 PLAIN_FOOD = {"id": "5b1c9b1e-0000-4000-8000-000000000001", "note": "", "quantity": 1, "option_groups": []}
 FOODS = [PLAIN_FOOD | one | {"total": one["price"]} for one in PAIR]
 SCREENS = ((1280, 800, ACCEPT), (1920, 1080, ACCEPT), (800, 480, ".card"), (360, 740, ".card"))
-# Of each kind of orders: how many are whole on each of these screens.
+# For each kind of order: how many whole cards each of these screens shows.
 KINDS = {"small ones": (PLAIN | {"foods": FOODS, "total": 254.9}, (6, 9, 2, 1)), "any": (None, (6, 9, 0, 0))}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_many_orders_fit_on_each_screen(counter: Counter, kind: str):
-    """Of twelve orders as many as can be are answered without scrolling; and no page is wider than its screen."""
+    """As many of twelve orders as possible can be answered without scrolling. No page is wider than its screen."""
     document, least = KINDS[kind]
     for _ in range(12):
         counter.world.place_order(restaurant_id=KADIKOY, document=document)
@@ -96,7 +97,7 @@ async def test_the_header_shows_liveness_open_restaurants_and_sound(counter: Cou
 
 
 async def test_a_refused_connection_is_shown_at_once(counter: Counter):
-    """With a clock that stands still: nothing waits for a second, let alone for the silence that makes cards grey."""
+    """The page's clock stands still, so it waits neither for a second nor for the silence that greys its cards."""
     tablet = await counter.armed(has_clock=True)
     order = await counter.order()
     await tablet.page.wait_for_selector(tablet.card(order))

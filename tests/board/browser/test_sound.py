@@ -14,7 +14,9 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 
 LATE = "UPDATE delivery_actions SET finished_utc = '2020-01-01 00:00:00.000000' WHERE action = 'accept'"
 # Playwright's evaluate would count as a touch, so the page logs its state.
-TELL = "setInterval(() => console.log(globalThis.orderbridgeSound?.state(), document.querySelector('#arm, #cards')?.id), 300)"
+TELL = """setInterval(() => {
+  console.log(globalThis.orderbridgeSound?.state(), document.querySelector("#arm, #cards")?.id);
+}, 300)"""
 HIDE = """(state) => {
   Object.defineProperty(document, "visibilityState", { configurable: true, get: () => state });
   document.dispatchEvent(new Event("visibilitychange"));
@@ -22,8 +24,8 @@ HIDE = """(state) => {
 
 
 async def test_a_new_order_rings_everywhere_until_it_is_taken(counter: Counter):
-    """The till, or a hand on one tablet: both are silent."""
-    assert changes.POLL_S <= 0.5  # what makes a second of it
+    """When the till or one tablet takes the order, both tablets become silent."""
+    assert changes.POLL_S <= 0.5  # so that it takes less than a second
     tablets = [await counter.armed(name, script=ALERTS) for name in ("Tezgâh", "Mutfak")]
     for tablet in tablets:
         await tablet.is_silent()
@@ -41,7 +43,7 @@ async def test_a_new_order_rings_everywhere_until_it_is_taken(counter: Counter):
     for tablet in tablets:
         await tablet.is_silent()
         await tablet.shows(other, "Kabul (25 dk): tamam")
-        for _ in range(2):  # every card anew, and again
+        for _ in range(2):  # draws all cards again, twice
             await tablet.page.click("#language")
         said = [f"Yeni sipariş {one.number}" for one in (order, other)]
         assert await tablet.page.evaluate("alerts") == said, "once an order, however often it is painted"
@@ -107,7 +109,7 @@ async def test_the_sound_needs_one_touch_or_the_flag(counter: Counter):
 async def test_a_muted_tablet_shows_it_and_the_daemon_reports_it(counter: Counter, monkeypatch):
     assert watch.HEARD_S + watch.CHECK_S <= 15.0
     monkeypatch.setattr(upkeep, "HEALTH_S", 0.2)
-    monkeypatch.setattr(watch, "HEARD_S", 6.0)  # a tablet says every 5 s that it is there
+    monkeypatch.setattr(watch, "HEARD_S", 6.0)  # a tablet reports itself every 5 s
     tablet = await counter.armed()
     counter.service.extensions["board"].audible_tablets._sure_from = 0.0
     bar = tablet.page.locator("#bar.red", has_text="SES KAPALI")

@@ -39,7 +39,7 @@ FROM delivery_orders AS o WHERE o.ended_by IS NULL OR o.ended_by = 'cancelled'
 
 
 async def test_a_page_without_a_sign_of_life_shows_it_and_sounds(counter: Counter, monkeypatch: pytest.MonkeyPatch):
-    """25 seconds after the last one; and when the line is back all of it is as before."""
+    """It does so 25 seconds after the last sign. When the connection is back, all is as before."""
     assert changes.BEAT_S <= 10.0
     monkeypatch.setattr(changes, "BEAT_S", 0.2)
     tablet = await counter.armed(script=BEATS, has_clock=True)
@@ -60,7 +60,7 @@ async def test_a_page_without_a_sign_of_life_shows_it_and_sounds(counter: Counte
     assert opened_streams(tablet) == 1  # so the connection was never lost, not even for a moment
     await counter.stop()
     moments.append(datetime.now(ZONE))
-    await tablet.page.clock.fast_forward(600_000)  # ten minutes: of when it is shown is not now
+    await tablet.page.clock.fast_forward(600_000)  # ten minutes, so that the shown time is not the present one
     await tablet.page.locator("#bar.red", has_text="Tablet bilgisayara ulaşamıyor").wait_for()
     message = await tablet.page.locator("#bar").text_content() or ""
     assert any(f"Gösterilen: saat {moment:%H:%M}" in message for moment in moments)
@@ -79,7 +79,7 @@ async def test_a_change_without_an_event_is_seen_with_the_next_beat(counter: Cou
 
     monkeypatch.setattr(changes.Stream, "_news", beat)
     tablet = await counter.armed(script=BEATS)
-    await tablet.page.wait_for_function("() => beats > 1")  # what the connection itself brought is behind it
+    await tablet.page.wait_for_function("() => beats > 1")  # the events of the new connection are over
     order = await counter.order()
     await tablet.hears("new")
     await tablet.page.wait_for_selector(tablet.card(order))
@@ -95,8 +95,8 @@ async def until_fresh(tablet: Tablet) -> None:
 
 
 async def test_a_stream_that_was_cut_silently_is_opened_again(counter: Counter, monkeypatch: pytest.MonkeyPatch):
-    """A router that forgot it gives no error: the page waits for none."""
-    monkeypatch.setattr(changes, "BEAT_S", UNTIL_CLEARED_S)  # it stays open and says nothing
+    """A router that has forgotten the connection gives no error, so the page does not wait for one."""
+    monkeypatch.setattr(changes, "BEAT_S", UNTIL_CLEARED_S)  # it stays open and silent
     tablet = await counter.armed(has_clock=True)
     await until(lambda: opened_streams(tablet) == 1)
     await tablet.page.clock.fast_forward(26_000)
@@ -164,7 +164,7 @@ async def test_the_broken_link_is_named(counter: Counter, sandbox: Sandbox, worl
 
 
 async def test_after_each_cut_the_page_equals_the_tables(counter: Counter):
-    """Whole states, no differences: whatever was missed while the line was cut is there."""
+    """The page reads whole states, so it also shows what it missed while the line was cut."""
     chance = Random(12)
     tablet = await counter.armed(has_clock=True)
     for number in range(CUTS):
@@ -176,7 +176,7 @@ async def test_after_each_cut_the_page_equals_the_tables(counter: Counter):
 
 
 async def cut(counter: Counter, chance: Random, number: int) -> None:
-    """One way or another; meanwhile orders come and go."""
+    """Cut the line in one of several ways, while orders come and go."""
     if number % 7 == 6:
         await counter.stop()
         placed = counter.world.place_order(restaurant_id="11111111-1111-4111-8111-111111111111")

@@ -30,10 +30,12 @@ CANCEL = "INSERT INTO delivery_actions (action, payment_key, reason_id) VALUES (
 RUSH = 11
 UNTIL_IT_SAYS_SO = """() => new Promise((resolve) => {
   const began = performance.now();
-  const wait = () => (document.querySelector(".card .verdict.failed") ? resolve(performance.now() - began) : requestAnimationFrame(wait));
+  const isFailed = () => document.querySelector(".card .verdict.failed");
+  const wait = () => (isFailed() ? resolve(performance.now() - began) : requestAnimationFrame(wait));
   wait();
 })"""
-SLOTS = """() => [...document.querySelectorAll(".card")].map((card) => [card.dataset.key, card.querySelector(".slot").textContent])"""
+SLOTS = """() => [...document.querySelectorAll(".card")]
+  .map((card) => [card.dataset.key, card.querySelector(".slot").textContent])"""
 PLACES = """() => [...document.querySelectorAll(".card")].map((card) => {
   const { x, y, width, height } = card.getBoundingClientRect();
   return [card.dataset.key, x, y, width, height];
@@ -41,7 +43,7 @@ PLACES = """() => [...document.querySelectorAll(".card")].map((card) => {
 
 
 async def test_many_new_orders_are_all_shown_by_a_touch_on_the_bar(counter: Counter, world: World):
-    """Whatever is on the screen: what rings, how many they are, and the way to them."""
+    """Whatever the screen shows, the bar names what rings and how many, and a touch leads there."""
     tablet = await counter.armed(script=ALERTS)
     await tablet.page.click("#menu")
     orders = [world.place_order(restaurant_id=KADIKOY) for _ in range(RUSH)]
@@ -109,7 +111,7 @@ async def test_a_refusal_is_shown_and_can_be_tried_again(counter: Counter, world
     await tablet.accept(order)
     await tablet.page.locator(".card .verdict.refused").wait_for()
     assert len(await verdict(tablet)) > len("Kabul (25 dk): kabul edilmedi ")  # and why
-    await tablet.hears("new")  # it was no answer
+    await tablet.hears("new")  # a refused accept answers nobody
     await tablet.accept(order)
     await tablet.shows(order, "Kabul (25 dk): tamam")
     rows = await counter.rows(ROWS)
@@ -135,12 +137,12 @@ AT = "([x, y]) => document.elementFromPoint(x, y).closest('.card')?.dataset.key"
 
 @pytest.mark.parametrize("hand", ["mouse", "finger"])
 async def test_a_card_that_just_moved_takes_no_touch(counter: Counter, hand: str):
-    """Aim, then a gap closes, then touch: nothing is accepted. Nor by a finger that came down too early and stays."""
+    """If a gap closes between aim and touch, nothing is accepted, nor by a finger that touches early and stays."""
     tablet = await counter.tablet(has_touch=hand == "finger", viewport={"width": 360, "height": 1900})
     page = tablet.page
     await page.clock.install()
     await tablet.arm()
-    orders = [await counter.order(foods=[DISH], total=100) for _ in range(4)]  # all as high
+    orders = [await counter.order(foods=[DISH], total=100) for _ in range(4)]  # all of one height
     await page.wait_for_selector(tablet.card(orders[3]))
     await page.clock.pause_at(datetime.now().astimezone() + timedelta(seconds=5))
     touch = page.touchscreen.tap if hand == "finger" else page.mouse.click
@@ -243,7 +245,7 @@ async def test_without_reasons_a_cancel_says_why_it_must_wait(counter: Counter):
 
 
 async def test_nothing_moves_during_a_touch_and_shortly_after(counter: Counter):
-    """What comes and what goes waits for the finger; a gap stays for a while."""
+    """Cards come and go only after the finger is lifted, and a gap stays for a while."""
     tablet = await counter.armed(has_clock=True)
     orders = [await counter.order(note="Zil bozuk") for _ in range(4)]
     await tablet.page.wait_for_selector(tablet.card(orders[-1]))
@@ -296,7 +298,7 @@ async def test_a_keyboard_can_do_everything(counter: Counter, monkeypatch: pytes
 
 
 async def test_a_card_keeps_its_number_and_a_free_number_is_not_reused_at_once(counter: Counter):
-    """Who has read 2 and presses it acts on what was 2, whatever went and came meanwhile."""
+    """A person who has read 2 and presses it acts on that card, whichever cards came and went meanwhile."""
     tablet = await counter.armed(has_clock=True)
     orders = [await counter.order() for _ in range(3)]
     await tablet.page.wait_for_selector(tablet.card(orders[2]))

@@ -37,10 +37,10 @@ async def test_the_page_equals_status_and_day(sandbox, till, world, chromium, tm
     async with opened(sandbox, till, chromium, accounts=accounts) as counter:
         await plant(counter, till, world)
         await until(lambda: counter.problems() >= PLANTED)
-        await counter.daemon.database.run(lambda tx: None)  # what is being written is
+        await counter.daemon.database.run(lambda tx: None)  # waits for running writes
         tablet = await counter.tablet()
         path = configured(sandbox, till, tmp_path)
-        while True:  # until no problem begins between the commands: on a slow machine board_unheard may
+        while True:  # again if a problem began between the commands, as board_unheard may on a slow machine
             status, day = await asyncio.gather(reported(path, "status"), reported(path, "day"))
             await tablet.open("status")
             await tablet.page.wait_for_selector(".strip rect.good", state="attached")
@@ -54,7 +54,7 @@ async def test_the_page_equals_status_and_day(sandbox, till, world, chromium, tm
         await tablet.page.wait_for_selector("#arm, #cards", state="attached")
 
 
-async def test_a_closed_restaurant_is_named_in_place_of_all_is_well(counter: Counter, till: Till) -> None:
+async def test_a_closed_restaurant_is_named_instead_of_all_is_well(counter: Counter, till: Till) -> None:
     await until(lambda: till.rows("SELECT 1 FROM delivery_restaurants WHERE status = 'Open'"))
     await asyncio.to_thread(till.plant, "UPDATE delivery_restaurants SET status = 'Closed'")
     tablet = await counter.tablet()
@@ -65,7 +65,7 @@ async def test_a_closed_restaurant_is_named_in_place_of_all_is_well(counter: Cou
 
 
 async def plant(counter: Counter, till: Till, world: World) -> None:
-    """One order completed, one cancelled and one new that no till has seen; and what else can be wrong."""
+    """A completed order, a cancelled one and a new one that no till has seen, and further problems."""
     done, cancelled, old, _ = [await counter.order() for _ in range(4)]
     rows = [await asyncio.to_thread(till.accept, done)]
     rows += [await asyncio.to_thread(till.act, action, done) for action in ("on_the_way", "complete")]
