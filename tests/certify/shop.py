@@ -16,7 +16,7 @@ from orderbridge_certify.play import Wanted, certify
 
 TILL = Path(__file__).with_name("till.py")
 NAME = "X POS 4.2"
-# Ctrl-C as at a terminal: in the background it may be switched off.
+# Enable Ctrl-C as at a terminal: a background process may ignore it.
 SIGNALS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
 PROGRAM = f"{SIGNALS}; from orderbridge.cli import main; main()"
 PACE, WITHIN_S = 0.02, 3.0

@@ -23,7 +23,7 @@ from orderbridge_certify.driver import Command, Operator, Person
 from orderbridge_certify.setup import Started
 
 Shops = Callable[..., Shop]
-# Which criteria each bad till fails, and no others. It meets its own scenarios and one other; ORDERBRIDGE_TEST_WHOLE: all.
+# The only criteria that each bad till fails. It runs their scenarios and one other, or all with ORDERBRIDGE_TEST_WHOLE.
 OWN = {
     "accepts_twice": {"accept.one_accept"},
     "never_takes_over": {"takes_over.taken_over"},
@@ -57,7 +57,7 @@ def test_a_till_without_commands_is_not_judged(shop: Shops) -> None:
     assert verdicts(report) == {"takes_over.taken_over": "PASS"} | dict.fromkeys(unseen, "NOT SEEN")
 
 
-def test_a_till_that_never_takes_over_fails_there_alone(shop: Shops) -> None:
+def test_a_till_that_never_takes_over_fails_only_that(shop: Shops) -> None:
     here = shop("never_takes_over")
     report = here.certify("takes_over", "accept", "letters", within_s=0.5, pace=0.005)
     assert failed(report) == {"takes_over.taken_over"}
@@ -183,15 +183,15 @@ def not_passed(report: dict[str, Any]) -> dict[str, str]:
     return {name: verdict for name, verdict in verdicts(report).items() if verdict != "PASS"}
 
 
-# Which transactions are the till's, who holds a lock and who waits for it, letters and amounts: each database has its own
-# way. A whole certificate is the mini POS's, below.
+# Databases differ in how the till's transactions, the holder of a lock and its waiters are found, and in letters and
+# amounts. The mini POS below gets a whole certificate.
 BY_DATABASE = "takes_over cancelled_after revision_read prepaid letters others_write lock its_own".split()
 
 
 @pytest.mark.slow
 @each_kind
 def test_a_good_till_passes_on_each_database(url: str | None, shop: Shops) -> None:
-    """On a server what only a file does is not seen. There the till's rights are spoken of, too."""
+    """On a server the criterion of a file is not seen, and the till's rights are mentioned."""
     here = shop("none", url)
     report = here.certify(*BY_DATABASE)
     assert any("orderbridge db grants ROLE" in message for message in here.printed) == (url is not None)
@@ -200,7 +200,7 @@ def test_a_good_till_passes_on_each_database(url: str | None, shop: Shops) -> No
 
 @pytest.mark.slow
 @each_kind
-def test_the_rights_are_spoken_of_when_certify_starts_the_till(url: str | None, tmp_path: Path) -> None:
+def test_the_rights_are_mentioned_when_certify_starts_the_till(url: str | None, tmp_path: Path) -> None:
     with Shop(tmp_path, url=url) as here:
         here.certify("takes_over", start=shlex.join(here.watch))
     assert any("orderbridge db grants ROLE" in message for message in here.printed) == (url is not None)
@@ -219,7 +219,7 @@ def test_the_guides_mini_pos_passes_whole(tmp_path: Path) -> None:
 
 
 def quick_mini_pos(folder: Path, *changes: tuple[str, str]) -> list[str]:
-    """A copy that takes over what another loop has left for two seconds instead of a minute, with these changes."""
+    """A copy with these changes. It takes over the tickets of another loop after two seconds instead of a minute."""
     text = MINI_POS.read_text("utf-8")
     for old, new in (("'now') - 60", "'now') - 2"), ("changed_utc) > 60", "changed_utc) > 2"), *changes):
         assert old in text
@@ -239,7 +239,7 @@ def test_a_stop_slip_with_the_note_is_no_unmarked_copy(tmp_path: Path) -> None:
 
 CLAIMS_NONE = ((" AND paper = ? AND tries = ?", ""), ('row["id"], row["paper"], row["tries"]', 'row["id"]'))
 FORGETS_ONE = (("WHERE payment_key = ? AND paper = 'waits'\", key", 'WHERE payment_key = ?", key'),)
-# By the criterion that such a till fails: it claims no paper, or forgets one that may be out.
+# By the criterion that it fails: a till that claims no ticket, and one that forgets a ticket it may have printed.
 BAD_PRINTERS = {"two_tills.copies_marked": CLAIMS_NONE, "killed_at_printer.stop_printed": FORGETS_ONE}
 
 
@@ -273,14 +273,14 @@ SLOW = [pytest.param(fault, marks=pytest.mark.slow) for fault in OWN if fault no
 def test_a_bad_till_fails_at_its_own_criterion_and_nowhere_else(shop: Shops, fault: str) -> None:
     met = [] if WHOLE else ["accept", *{criterion.partition(".")[0] for criterion in OWN[fault]}]
     found = failed(shop(fault).certify(*met, pace=0.01, within_s=2))
-    # A deferred BEGIN is also turned away by a lock, which is seen on a slow machine.
+    # A lock also refuses a deferred BEGIN. On a slow machine this is seen.
     assert found - ({"others_write.waits_its_turn"} if fault == "deferred_begin" else set()) == OWN[fault]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault, verdict", [("none", "PASS"), ("writes_newest", "FAIL")])
 def test_a_slow_till_is_tested_while_it_waits_for_a_lock(shop: Shops, fault: str, verdict: str) -> None:
-    """As the guide's own does, every two seconds."""
+    """It reads every two seconds, like the till of the guide."""
     report = shop(f"{fault}:2").certify("revision_read", within_s=5)
     assert verdicts(report) == {"revision_read.revision_that_was_read": verdict}
 
@@ -288,10 +288,10 @@ def test_a_slow_till_is_tested_while_it_waits_for_a_lock(shop: Shops, fault: str
 @pytest.mark.slow
 @pytest.mark.parametrize("fault, failing", [("none:1", set()), ("deferred_begin:1", {"others_write.waits_its_turn"})])
 def test_a_till_that_reads_now_and_then_waits_or_is_refused(shop, fault, failing):
-    """Turned away by a lock it takes the order a round later: the one sign of it, when it reckons quickly.
+    """If a lock refuses its write, it takes the order one round later. That is the only sign, if it computes quickly.
 
-    On a slow machine it may be turned away several times: it has the time for that. The lock may also be over before
-    the till writes; then that is not seen, and it is tried again.
+    On a slow machine the lock may refuse it several times; it has time for that. If the lock ends before the till
+    writes, nothing is seen, and the test tries again.
     """
     for _ in range(3 if failing else 1):
         if found := failed(shop(fault).certify("others_write", pace=0.01, within_s=20)):

@@ -26,7 +26,7 @@ def url(kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def longest_seen(url: str) -> float | None:
-    """While another user holds a lock until four checks have seen it, or cannot be."""
+    """The longest time seen while another user holds a lock for four checks; None if it cannot be seen."""
     theirs, over = create_engine(url, poolclass=NullPool), time.monotonic() + 30
     rights = [f"GRANT SELECT ON {theirs.url.database}.* TO {{name}}"] if theirs.dialect.name != POSTGRESQL else []
     with databases.poor_user(url, *rights) as mine:
@@ -43,5 +43,5 @@ def longest_seen(url: str) -> float | None:
 @pytest.mark.parametrize("kind", databases.SERVERS)
 def test_another_roles_lock_is_seen_on_postgresql_alone_without_any_right(kind: str, url: str) -> None:
     found = longest_seen(url)
-    # on MariaDB it takes the right PROCESS
+    # MariaDB requires the privilege PROCESS
     assert (found or 0) >= 4 * POLL_S if kind == POSTGRESQL else found is None

@@ -4,7 +4,7 @@
                                                     holds it 3 s, with another :3 it reads every 3 s
     python till.py URL FOLDER FAULT VERB ARGS       its buttons: what --hands of certify is given
 
-It accepts by itself, and what else happens is a button's.
+It accepts by itself. Everything else is done by its buttons.
 """
 
 import itertools
@@ -49,7 +49,7 @@ class Books:
         return cursor
 
     def run(self, statement: str, *values: Any) -> int:
-        """How many rows it changed."""
+        """Execute a statement. Returns the number of changed rows."""
         return int(self.execute(statement, values).rowcount)
 
     def read(self, statement: str, *values: Any) -> list[dict[str, Any]]:
@@ -76,7 +76,7 @@ class Till:
         self.turn_s = float(held) if held and self.fault != "holds_lock" else LOOK_S
         self.tickets = Path(folder)
         self.tickets.mkdir(exist_ok=True)
-        self.waiting: list[tuple[str, str]] = []  # of one whose printer is slow
+        self.waiting: list[tuple[str, str]] = []  # tickets, if its printer is slow
 
     # ---- what it does by itself --------------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ class Till:
         with self.books.writing(deferred=self.fault == "deferred_begin"):
             if self.fault == "deferred_begin":
                 self.books.read("SELECT * FROM delivery_order_items WHERE payment_key = ?", key)
-                time.sleep(0.06 if self.turn_s == LOOK_S else 0)  # it reckons, and what it has read grows old
+                time.sleep(0.06 if self.turn_s == LOOK_S else 0)  # it computes, while what it has read becomes outdated
             changed = self.books.run(
                 "UPDATE delivery_orders SET pos_revision = ?, pos_reference = ?, pos_total = ?"
                 " WHERE payment_key = ? AND pos_revision = 0",
@@ -145,7 +145,7 @@ class Till:
         self.books.run(f"UPDATE delivery_orders SET pos_revision = {revision} WHERE payment_key = ?", key)
 
     def ask(self, action: str, key: str, **columns: Any) -> None:
-        """A second row with the same request_id is the same wish."""
+        """Write a row. A second one with the same request_id is the same request."""
         self.insert({"action": action, "payment_key": key, "request_id": f"{action}-{key}"[:64], **columns})
 
     def insert(self, values: dict[str, Any]) -> None:

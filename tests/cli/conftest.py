@@ -35,7 +35,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
-    """A command that speaks to the service sets the log up for its process."""
+    """Restore the log, which a command that contacts the service configures."""
     root, chatty = logging.getLogger(), [logging.getLogger(name) for name in logs.CHATTY]
     before = root.handlers[:], root.level, [one.level for one in chatty]
     yield
@@ -47,7 +47,7 @@ def logging_as_it_was() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """A service for all tests; who adds a fault takes it away."""
+    """A service for all tests. A test that adds a fault removes it."""
     world = World.default(options=Options(cooldown_seconds=1))
     with Sandbox(world, directory=tmp_path_factory.mktemp("sandbox")) as sandbox:
         yield sandbox

@@ -37,7 +37,7 @@ from orderbridge_sandbox import Fault, Sandbox
 
 @dataclass
 class Place:
-    """A folder with a configuration, its secrets, a database, and a service that runs. `parts` make the configuration."""
+    """A folder with a configuration (made of `parts`), its secrets and a database, and a running service."""
 
     folder: Path
     sandbox: Sandbox
@@ -70,7 +70,7 @@ class Place:
         return path.name
 
     def write(self) -> None:
-        """The configuration, unless what was planted is one itself."""
+        """Write the configuration, unless the planted fault has written one."""
         if not self.has_config or self.is_written or self.config.exists():
             return
         tables = {"marketplace": self.market, "database": self.database, "web": {"listen": ""}}
@@ -88,7 +88,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class SetUp:
-    """`says`: what check has to name, in English; `log`: what the log has to name, None: nothing of it is there to see."""
+    """A broken installation. `says`: what check must name, in English. `log`: what the log must name; None: nothing."""
 
     title: str
     plant: Callable[[Place], None]
@@ -496,13 +496,13 @@ sys.stdin.read()
 NOBODY = 65534
 # What another user's interpreter may not be able to load.
 LATER = (
-    "concurrent.futures.thread email.utils orderbridge.cli.probes orderbridge.cli.line orderbridge.service encodings.idna"
-    " sqlalchemy.dialects.sqlite orderbridge.store.dialects.sqlite cryptography.x509"
+    "concurrent.futures.thread email.utils orderbridge.cli.probes orderbridge.cli.line orderbridge.service"
+    " encodings.idna sqlalchemy.dialects.sqlite orderbridge.store.dialects.sqlite cryptography.x509"
 ).split()
 
 
 def _names(place: Place, error: OSError) -> None:
-    """As a machine's DNS says it; one that has none may say it only after a while."""
+    """The DNS error of this machine. Without a DNS server it may come late."""
 
     def look_up(*_: object, **__: object) -> NoReturn:
         raise error

@@ -34,7 +34,8 @@ POS_DB = 'url = "sqlite:///pos.db"'
 def document(
     *, base_url: str = NOBODY, marketplace: str = "", database: str = POS_DB, more: str = "", accounts: str = ""
 ) -> str:
-    """A configuration of a service that does not run, unless the test starts one."""
+    """A configuration. Its service does not run, unless the test starts one."""
     if "[web]" not in more:  # the usual port may be another program's
         more += '\n[web]\nlisten = ""\n'
-    return f'language = "en"\n[marketplace]\nbase_url = "{base_url}"\n{marketplace}\n[database]\n{database}\n{more}\n{accounts or account()}'
+    market = f'language = "en"\n[marketplace]\nbase_url = "{base_url}"\n{marketplace}\n'
+    return f"{market}[database]\n{database}\n{more}\n{accounts or account()}"

@@ -44,7 +44,7 @@ TAKES: dict[str, tuple[Row, tuple[object, ...], int]] = {
 
 
 @pytest.mark.parametrize("columns, words, revision", TAKES.values(), ids=TAKES)
-def test_take_notes_the_revision_that_was_read_and_never_anothers(columns, words, revision, run, pos):
+def test_take_stores_the_revision_that_was_read_and_no_other(columns, words, revision, run, pos):
     put_order(pos, **columns)
     ended = run("take", KEY, *words, "--json")
     (row,) = rows(pos, "SELECT pos_revision, pos_reference FROM delivery_orders")
@@ -67,7 +67,7 @@ def test_a_command_writes_its_row(arguments, expected, run, pos):
         assert (row["created_by"], row["state"], row["withdraw"]) == ("command line", "pending", 0)
 
 
-def test_a_food_of_an_account_that_is_not_there_names_those_that_are_and_nothing_is_written(run, configure, pos):
+def test_a_food_of_an_unknown_account_writes_nothing_and_names_the_known_accounts(run, configure, pos):
     configure(document(accounts=account("kadikoy") + account("moda", "another-secret")))
     ended = run("food", "on", 55, "--account", "wrong")
     assert (ended.code, ended.out) == (2, "")
@@ -101,7 +101,7 @@ def test_an_ambiguous_command_writes_nothing(words, code, said, run, pos):
     assert outbox(pos) == []
 
 
-def test_an_order_is_acted_on_by_its_number_or_the_tills_reference_too_if_it_means_one(run, pos):
+def test_an_order_can_be_named_by_its_number_or_pos_reference_if_that_is_unique(run, pos):
     put_order(pos, KEY, order_number=7, pos_reference="A-1042")
     for number, wanted in enumerate(("7", "A-1042", KEY.upper()), 1):
         shown = run("accept", wanted, "--minutes", 25, "--json").json
@@ -113,7 +113,7 @@ def test_an_order_is_acted_on_by_its_number_or_the_tills_reference_too_if_it_mea
 
 
 class Daemon:
-    """Stands for the time that a command spends waiting: in it, a second connection writes the verdict."""
+    """Replaces the sleep of a waiting command: meanwhile, a second connection writes the verdict."""
 
     def __init__(self, pos: sqlite3.Connection) -> None:
         self.slept = 0.0

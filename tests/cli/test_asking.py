@@ -26,7 +26,7 @@ def asked(given: str, *, default: bool = False) -> tuple[bool | None, str]:
 
 
 @pytest.mark.parametrize("language", ["tr", "en"])
-def test_both_languages_are_understood_in_both(language, monkeypatch):
+def test_an_answer_in_either_language_is_understood_in_both(language, monkeypatch):
     monkeypatch.setattr(texts, "_spoken", language)
     for given in ("e", "Evet", "y", "h", "hayır", "HAYIR", "n"):
         answer, shown = asked(f"{given}\n")

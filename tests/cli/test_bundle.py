@@ -43,7 +43,7 @@ def leaked(data: bytes) -> list[str]:
 
 @pytest.fixture
 def planted(pos):
-    """Persons in every text of every table that takes one."""
+    """Write a person's data into every column that accepts text."""
     put_account(pos)
     words = itertools.cycle(PERSONS)
     customer = {"name": PERSONS[0], "phone": PERSONS[1]}
@@ -86,7 +86,7 @@ def made(run, tmp_path, *arguments: object) -> bytes:
     return file.read_bytes()
 
 
-def test_no_customer_and_no_secret_is_in_it(run, configure, tmp_path, planted, log, pos):
+def test_no_customer_and_no_secret_is_in_the_bundle(run, configure, tmp_path, planted, log, pos):
     data = made(run, tmp_path, "--order", KEY, "--log", log)
     texts = opened_zip(data)
     told, log_text = json.loads(texts[f"orders/{KEY}.json"]), texts["log.txt"]
@@ -98,8 +98,8 @@ def test_no_customer_and_no_secret_is_in_it(run, configure, tmp_path, planted, l
     assert [words for words in ("orderbridge/cli/main.py:7 main", "\nRuntimeError\n") if words not in log_text] == []
 
 
-def test_what_opens_the_board_is_not_in_it(run, tmp_path, planted, path):
-    """No code, no cookie, no hash of either, no tablet's name: also where an order's story and the log name the tablet."""
+def test_what_opens_the_board_is_not_in_the_bundle(run, tmp_path, planted, path):
+    """No code, no cookie, no hash of either and no tablet's name, even if an order's history or the log has it."""
     devices = pytest.importorskip("orderbridge_board.devices")
     queries = pytest.importorskip("orderbridge_board.queries")
     database, now = Database(f"sqlite:///{path}"), SystemClock().now()
@@ -125,7 +125,7 @@ def test_what_opens_the_board_is_not_in_it(run, tmp_path, planted, path):
     assert "delivery_board_devices" in whole  # the schema names the tables
 
 
-def test_it_is_made_without_a_database_or_a_configuration_and_says_so(run, command, tmp_path, path, log):
+def test_a_bundle_is_made_without_a_database_or_a_configuration_and_says_so(run, command, tmp_path, path, log):
     texts = opened_zip(made(run, tmp_path, "--log", log))
     assert {"log.txt", "configuration.json"} <= texts.keys()
     assert {"status.json", "schema.json"} <= set(json.loads(texts["about.json"])["missing"])

@@ -105,7 +105,7 @@ def test_a_check_makes_no_file_and_no_table_and_never_polls(run, sandbox, path):
         assert rows(pos, "SELECT version_num FROM delivery_schema_version") == [{"version_num": "0009"}]
 
 
-def test_a_second_check_uses_the_token_that_was_kept_and_no_secret_is(run, sandbox, pos, path):
+def test_a_second_check_uses_the_stored_token_and_no_secret_is_stored(run, sandbox, pos, path):
     printed = "".join(ended.out + ended.err for ended in (run("check", "--json"), run("check")))
     assert len(sandbox.world.calls("login")) == 1
     kept = b"".join(file.read_bytes() for file in path.parent.glob("pos.db*"))
@@ -152,7 +152,7 @@ def test_a_service_that_fails_is_named(fault, skip, code, check, level, said, ru
     assert (ended.code, said_of(ended, check, level)[: len(said)]) == (code, said)
 
 
-def test_the_path_is_doubted_only_where_nothing_ever_worked(run, sandbox, pos):
+def test_the_path_is_suspected_only_if_nothing_ever_worked(run, sandbox, pos):
     sandbox.world.faults.add(replace(Fault.page("get_restaurants", 403), times=None))
     before = run("check", "--json")
     assert before.code == 69 and "Compare the path" in said_of(before, "service")
@@ -164,7 +164,7 @@ def test_the_path_is_doubted_only_where_nothing_ever_worked(run, sandbox, pos):
 
 
 @pytest.mark.parametrize("kind", SERVERS)
-def test_a_server_is_looked_at_and_left_as_it_is(kind, run, configure, sandbox, request):
+def test_checking_a_server_changes_nothing(kind, run, configure, sandbox, request):
     database = request.getfixturevalue(f"{kind}_database")
     url = database.engine.url.render_as_string(hide_password=False)
     set_up(configure, sandbox, database=f'url = "{url}"')
@@ -216,7 +216,7 @@ def test_a_replica_on_sqlite_is_refused(run, configure, sandbox):
 
 
 @pytest.mark.postgresql
-def test_a_right_to_make_the_tables_is_named_before_there_are_any(run, configure, sandbox, postgresql_server):
+def test_a_missing_right_to_create_tables_is_named_before_they_exist(run, configure, sandbox, postgresql_server):
     with own_database(postgresql_server, f"obs_bare_{os.getpid()}") as bare, poor_user(bare) as url:
         set_up(configure, sandbox, database=f'url = "{url}"')
         said = said_of(run("check", "--json"), "rights")
@@ -276,7 +276,7 @@ def test_a_missing_state_folder_before_the_first_start_is_no_fault(run, configur
     assert "Create the folder" in run("check").out
 
 
-def test_a_disk_without_inodes_is_not_full_for_files_that_are_there(run, pos, monkeypatch):
+def test_a_disk_without_free_inodes_is_not_full_for_existing_files(run, pos, monkeypatch):
     of, open_as_ever = os.statvfs, os.open
 
     def no_new_file(path, flags, *more):

@@ -28,9 +28,9 @@ def test_the_grants_on_a_server_name_the_role_and_the_place(kind, run, configure
     assert f"ON {place}.delivery_orders TO {role};" in ended.out
 
 
-def test_the_grants_on_sqlite_are_words_and_a_backup_says_where_it_is(run, pos, path):
+def test_the_grants_on_sqlite_are_comments_and_a_backup_prints_its_place(run, pos, path):
     assert "no roles" in run("db", "grants", "pos").out
-    pos.execute("UPDATE delivery_schema_version SET version_num = '0009'")  # before an upgrade is when one is wanted
+    pos.execute("UPDATE delivery_schema_version SET version_num = '0009'")  # as before an upgrade
     target = path.with_name("copy.db")
     ended = run("db", "backup", target)
     assert ended.code == 0 and ended.err == "" and str(target) in ended.out
@@ -38,7 +38,7 @@ def test_the_grants_on_sqlite_are_words_and_a_backup_says_where_it_is(run, pos, 
         assert copied.execute("SELECT count(*) FROM delivery_orders").fetchone() == (0,)
 
 
-def test_a_backup_that_cannot_be_says_why(run, pos, path):
+def test_a_backup_that_cannot_be_made_says_why(run, pos, path):
     for where, message in (("pos.db", "already exists"), (".", "is a folder"), ("no/x.db", "Create it")):
         ended = run("db", "backup", path.parent / where)
         assert ended.code == 1 and ended.out == "" and message in ended.err
@@ -50,7 +50,7 @@ def test_a_backup_that_cannot_be_says_why(run, pos, path):
 
 @pytest.mark.parametrize("kind", SERVERS)
 def test_on_a_server_the_commands_back_up_and_restore(kind, run, configure, request, tmp_path, config_file):
-    """As they are printed, into a file, and back over tables that have changed since."""
+    """They are run as printed: into a file, and back over tables that have changed since."""
     tool = {"postgresql": "pg_dump", MARIADB: "mariadb-dump"}[kind]
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
@@ -72,7 +72,7 @@ def test_on_a_server_the_commands_back_up_and_restore(kind, run, configure, requ
         restored = shell(restore.replace("orderbridge db upgrade", upgrade), url)
         assert restored.returncode == 0, restored.stderr
         assert with_database(url, contents) == before
-        with_database(url, lambda database: put(database, KEYS[2]))  # keys go on where they were
+        with_database(url, lambda database: put(database, KEYS[2]))  # new ids continue where they were
 
 
 KEYS = [f"00000000-0000-4000-8000-00000000000{number}" for number in range(3)]

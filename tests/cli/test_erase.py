@@ -50,7 +50,7 @@ def test_the_journal_of_documents_forgets_the_customer_too(run, customer, path):
     assert ended.code == 1 and "copies in it are still there" in ended.err
 
 
-def test_a_journal_that_cannot_be_written_leaves_all_as_it_is_so_that_it_can_be_run_again(run, customer, path):
+def test_with_an_unwritable_journal_nothing_is_erased_so_that_the_command_can_be_repeated(run, customer, path):
     folder = path.parent / "pos.db.documents"
     folder.write_text("in the way")
     assert run("erase", "--phone", "05551234567", "--yes").code == 1
@@ -84,7 +84,7 @@ def test_erase_asks_first_and_its_output_names_no_customer(run, customer, pos):
     assert [run("erase", *wrong).code for wrong in ((), ("--phone", "12"), ("--phone", ""))] == [2, 2, 2]
 
 
-def test_an_open_order_stays_and_it_says_why(run, pos):
+def test_an_open_order_stays_and_the_reason_is_printed(run, pos):
     put_order(pos, **CUSTOMER)
     ended = run("erase", "--phone", "05551234567", "--yes")
     assert "1 open orders stay as they are, because the courier needs" in ended.err

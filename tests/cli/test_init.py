@@ -21,7 +21,7 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files for o
 
 @pytest.fixture
 def given(running: Sandbox, tmp_path: Path) -> list[str]:
-    """Every option that has to be there without a terminal, and the secrets' files."""
+    """All options that are required without a terminal, and the secrets' files."""
     (tmp_path / "app").write_text(f"\ufeff{APP}\r\n")
     (tmp_path / "rest").write_text(f"{REST}\n")
     secrets = ["--app-secret-file", f"{tmp_path}/app", "--rest-secret-file", f"{tmp_path}/rest"]
@@ -75,7 +75,7 @@ def test_existing_files_are_not_overwritten(there, command, given, file):
     assert list(files(file.parent)) == [there]
 
 
-def test_a_configuration_that_comes_meanwhile_wins(command, given, file, monkeypatch):
+def test_a_configuration_that_is_created_meanwhile_wins(command, given, file, monkeypatch):
     write = init.Draft.write
 
     def late(self: init.Draft) -> None:

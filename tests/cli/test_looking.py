@@ -110,11 +110,11 @@ def test_of_many_accounts_those_with_a_problem_are_shown(run, configure, pos):
 def five(pos: sqlite3.Connection) -> None:
     taken_over, changed = {"pos_revision": 1}, {"pos_revision": 1, "revision": 2}
     lives: list[Row] = [{}, taken_over, changed, {"ended_utc": NOW_TEXT}, changed | {"ended_utc": NOW_TEXT}]
-    for number, columns in reversed([*enumerate(lives)]):  # as no list shows them
+    for number, columns in reversed([*enumerate(lives)]):  # not in the order of the result
         put_order(pos, key(number), received_utc=f"2026-03-01 12:00:0{number}.000", **columns)
 
 
-def test_orders_are_listed_the_newest_first_and_of_one_moment_by_their_keys(run, five, pos):
+def test_orders_are_listed_the_newest_first_and_those_of_one_moment_by_key(run, five, pos):
     wanted = {"": [2, 1, 0], "--new": [0], "--changed": [4, 2], "--all": [4, 3, 2, 1, 0], "--all --limit 2": [4, 3]}
     for option, shown in wanted.items():
         listed = run("orders", *option.split(), "--json").json

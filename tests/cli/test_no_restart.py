@@ -32,7 +32,7 @@ def test_a_schema_that_no_version_knows(found: list[str], path, ended):
 
 @pytest.mark.parametrize("kind, also", [
     pytest.param(databases.POSTGRESQL, [], marks=pytest.mark.postgresql),
-    # It sees no schema at all.
+    # This user sees no schema at all.
     pytest.param(databases.POSTGRESQL, ["REVOKE ALL ON SCHEMA public FROM PUBLIC"], marks=pytest.mark.postgresql),
     pytest.param(databases.MARIADB, [], marks=pytest.mark.mariadb),
 ])  # fmt: skip
@@ -43,7 +43,7 @@ def test_a_user_of_a_server_who_lacks_rights(kind: str, also: list[str], configu
         said = ended()
     if kind == databases.POSTGRESQL:
         assert f"GRANT USAGE, CREATE ON SCHEMA public TO obs_poor_{os.getpid()};" in said
-        assert "database.failed" not in said, "what is said first has the remedy"
+        assert "database.failed" not in said, "the first message has the remedy"
     else:
         assert "let that user create and write tables" in said
 
@@ -56,7 +56,7 @@ COMES_LATER = {
 
 @pytest.mark.parametrize("language", COMES_LATER)
 @pytest.mark.parametrize("kind", databases.KINDS)
-def test_what_may_still_come_by_itself_is_tried_again(kind: str, language: str, path, configure, run, request):
+def test_a_database_that_may_appear_later_is_tried_again(kind: str, language: str, path, configure, run, request):
     """The cause and the remedy are printed first."""
     url, said = f"sqlite:///{path.parent}/missing/pos.db", COMES_LATER[language][0]
     if kind != "sqlite":

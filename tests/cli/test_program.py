@@ -17,10 +17,11 @@ from orderbridge.store import tables
 
 OF_ORDERS = "orders order accept on-the-way complete cancel restaurant food actions quarantine"
 NAMED_IN_DESIGN = {*"run demo sandbox init check status db".split(), *OF_ORDERS.split()}
-FOR_SCRIPTS = {"config", "version"}  # named in the design, too; what they show is folded into others
+FOR_SCRIPTS = {"config", "version"}  # hidden: other commands show the same
 # Words that no Turkish sentence has, and that no English one does without. The list of commands has `try`.
 ENGLISH = re.compile(
-    r"(?<!-)(?<!\n  )\b(?:the|is|are|was|of|for|no|not|and|or|with|such|missing|invalid|error|try|got|requires|takes|choose|did|usage|options)\b",
+    r"(?<!-)(?<!\n  )\b(?:the|is|are|was|of|for|no|not|and|or|with|such|missing|invalid|error|try|got|requires|takes"
+    r"|choose|did|usage|options)\b",
     re.IGNORECASE,
 )
 
@@ -42,8 +43,9 @@ MISTAKES = """dance; version --loud; order; accept KEY; accept KEY --minutes 0; 
 accept KEY --minutes soon; accept --minutes 5; cancel KEY; cancel KEY --reason 9; cancel KEY --reason 0; on-the-way;
 complete KEY KEY; restaurant burn KEY; food on köfte; food maybe 55; actions retry x; actions withdraw;
 orders --limit many; sandbox --listen 8443; sandbox --listen localhost:https""".split(";")
-FURTHER = """acceptt; orders --nev; accept KEY --minute 5 --minutess; orders --limit; orders --new=3; complete KEY KEY KEY;
-db; food; sandbox --cooldown long; sandbox --cooldown-scope all; sandbox --directory /dev/null; demo --database /;
+FURTHER = """acceptt; orders --nev; accept KEY --minute 5 --minutess; orders --limit; orders --new=3;
+complete KEY KEY KEY; db; food; sandbox --cooldown long; sandbox --cooldown-scope all; sandbox --directory /dev/null;
+demo --database /;
 db replay --since yesterday; db replay /; init --language de; day yesterday; erase""".split(";")
 
 
@@ -64,7 +66,7 @@ def test_wrong_usage_is_reported_in_turkish(command, monkeypatch):
 
 
 def test_each_command_is_where_the_program_searches_for_it():
-    """In one process another command of the same module would have loaded it."""
+    """Each has its own process, since another command of the same module would have loaded it."""
     for name, commands in MODULES.items():
         assert tuple(command.name for command in import_module(name).COMMANDS) == commands
 

@@ -60,7 +60,7 @@ def test_a_replay_reports_each_order_and_ends_the_alarm(run, pos, folder):
     assert (again["sums"], [one["fate"] for one in again["orders"]]) == (sums, ["taken_in_ended"])
 
 
-def test_of_a_file_that_is_named_all_is_taken_in(run, pos, folder, tmp_path):
+def test_a_named_file_is_replayed_whole(run, pos, folder, tmp_path):
     make_older(pos)
     put(folder, KEYS[0], at=NOW - timedelta(days=9))
     (file,) = journal.files(folder)
@@ -81,7 +81,7 @@ def test_a_command_before_the_start_finds_what_the_daemon_would(run, pos, path, 
     assert one(pos, "SELECT state, error_code FROM delivery_actions") == ("failed", "outcome_unknown")
 
 
-def test_no_mark_follows_a_damaged_file(run, pos, path, folder):
+def test_the_high_water_mark_does_not_follow_a_damaged_file(run, pos, path, folder):
     mark = path.with_name("pos.db.last-word")
     mark.write_text("{}")
     put(folder, KEYS[0])
@@ -146,7 +146,7 @@ OWNED = [  # the former file, its folder, and the restored file
     ((*SERVICE, 0o640), (*SERVICE, 0o700), (*SERVICE, 0o640)),
     (None, (*SERVICE, 0o700), (*SERVICE, 0o600)),
     (None, (*SERVICE, 0o2770), (*SERVICE, 0o660)),
-    ((*ROOT, 0o600), (*SERVICE, 0o700), (*SERVICE, 0o600)),  # root's `cp -p` of before
+    ((*ROOT, 0o600), (*SERVICE, 0o700), (*SERVICE, 0o600)),  # root has copied the former file back by `cp -p`
     ((*SERVICE, 0o660), (0, SERVICE[1], 0o2775), (*SERVICE, 0o660)),
     ((*ROOT, 0o600), (*ROOT, 0o755), (*ROOT, 0o600)),
 ]
@@ -253,7 +253,7 @@ def test_a_failed_restore_puts_the_former_files_back(run, template, path, copy, 
 
 
 def test_a_copy_of_an_older_schema_stays_as_it_is(run, path, copy):
-    """For who goes back to an older version: the version that starts brings the tables up to date."""
+    """A person may return to an older version. Whichever version starts upgrades the tables."""
     copy.chmod(0o600)
     alter(copy, VERSION("0009"))
     ended = run("db", "restore", copy)

@@ -35,14 +35,15 @@ A configuration error also names the file. `tests/cli/test_setups.py` plants eve
 |---|---|
 """
 UNSAID = re.compile(
-    r"The configuration cannot be used: | \(/etc/orderbridge/[\w.-]+\)(?=:)|: \w+Error: .*$| \(SSLError[^)]*\)+(?=\.)|; for localhost.*"
+    r"The configuration cannot be used: | \(/etc/orderbridge/[\w.-]+\)(?=:)|: \w+Error: .*$"
+    r"| \(SSLError[^)]*\)+(?=\.)|; for localhost.*"
     r"|: connection to server at .*? failed(?=:)| Is the server running[^.]*connections\??| \(_ssl\.c:\d+\)"
     r"|/etc/orderbridge/orderbridge.toml: "
 )
 
 
 def cause_and_remedy(findings: list[dict[str, str]], place: Place) -> tuple[str, str]:
-    """Of the finding that is most to the point: about a holder, a character, or the first that failed."""
+    """Cause and remedy of the most relevant finding: about a character, a holder, or the first that failed."""
     order = sorted(findings, key=lambda one: ("PID" not in one["detail"], one["level"] != "failed"))
     one = next((one for one in order if "not ASCII" in one["detail"]), order[0])
     detail = UNSAID.sub("", masked(" ".join(one["detail"].split()), place))
@@ -80,7 +81,7 @@ WAITED = "database.waited"  # a warning that a slow machine gives of itself
 
 
 class Listening(io.StringIO):
-    """The log. The first line of an account, or of anything worse than news, ends the daemon in order."""
+    """Receives the log. The first warning or error stops the daemon in order."""
 
     def write(self, text: str) -> int:
         written = super().write(text)
@@ -103,7 +104,7 @@ def logged(command: Run, place: Place, monkeypatch: pytest.MonkeyPatch) -> tuple
 
 
 def _plain(line: str) -> str:
-    """A line of the log in the words that a person sees; news are left out."""
+    """A warning or error of the log as a person reads it; empty for other lines."""
     if not line.startswith("{"):
         return line
     event = json.loads(line)
@@ -159,7 +160,7 @@ def test_a_database_that_this_user_may_not_use_ends_with_78(planted, words, comm
     assert ended.code == 78 and "this user write" in ended.err, ended.err
 
 
-def test_the_page_has_the_words_of_every_one():
+def test_the_page_describes_every_broken_installation():
     page = PAGE.read_text("utf-8").lower()
     assert [one.title for one in SETUPS if not any(words.lower() in page for words in one.says)] == []
 

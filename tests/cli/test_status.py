@@ -53,7 +53,7 @@ def test_only_writes_of_a_till_count_as_pos_seen(run, pos):
         put_action(pos, "activate_food", state="done", created_by=None)
 
 
-def test_a_database_that_answers_late_sets_no_clock(run, pos, monkeypatch):
+def test_a_slow_database_does_not_look_like_a_clock_that_was_set(run, pos, monkeypatch):
     put_account(pos)
     read = Database.read_now
 
@@ -107,7 +107,7 @@ def test_status_is_fully_translated_to_turkish(run, configure, pos):
     assert english & set(re.findall(r"[a-z]+", out)) == set()
 
 
-def test_of_an_older_schema_it_says_what_it_can(run, pos):
+def test_an_older_schema_is_shown_as_far_as_possible(run, pos):
     put_account(pos)
     put_order(pos, key(1), received_utc=ago(5), changed_utc=ago(5))
     pos.execute("UPDATE delivery_schema_version SET version_num = '0009'")
@@ -119,7 +119,7 @@ def test_of_an_older_schema_it_says_what_it_can(run, pos):
 
 
 def test_a_killed_daemon_is_shown_at_once(run, pos, path):
-    """By the lock on the file: its sign of life is good for a minute and a half."""
+    """The lock on the file shows it. The sign of life stays valid for a minute and a half."""
     put_account(pos)
     seen = {"seen_utc": ago(1), "silent_from_utc": ago(-89)}
     put(pos, "delivery_daemon", id=1, **seen, cause="Nobody polls.", remedy="Run it.")
@@ -142,7 +142,7 @@ def test_the_holder_of_a_long_lock_is_named_instead_of_missing_polls(run, config
     pos.execute("ROLLBACK")
 
 
-def test_watching_shows_changes_alone_and_goes_on_while_the_database_is_away(run, monkeypatch, pos, path):
+def test_watching_shows_only_changes_and_continues_while_the_database_is_away(run, monkeypatch, pos, path):
     looks = 0
 
     def pause(_: float) -> None:
@@ -169,8 +169,8 @@ def test_the_screen_begins_with_the_installation(run, pos, config_file, configur
     assert f"\n  configuration  {config_file}\n  database       sqlite:///{config_file.parent}/pos.db\n" in out
 
 
-def test_while_another_daemon_works_status_does_not_say_start_one(run, pos, path):
-    """One that waits, or whose configuration lacks the account: a third would only wait, too."""
+def test_while_another_daemon_works_status_does_not_ask_to_start_one(run, pos, path):
+    """The daemon waits, or its configuration lacks the account. A further daemon would only wait, too."""
     with program(LEAD, path) as other:
         out = run("status").out
     assert f"PID {other.pid}" in out and "Start it" not in out and "Start it" in run("status").out

@@ -27,7 +27,7 @@ def document(*, top="", marketplace="", more="", url=URL, accounts: str | None =
 
 
 def problems(file: Path | None, environ: dict[str, str] | None = None) -> str:
-    """What a technician reads. pydantic's own error, which holds the input, must not travel along."""
+    """What a technician reads. pydantic's own error holds the input, so it must not be chained."""
     with pytest.raises(ConfigError) as caught:
         load(file, environ=environ or {})
     assert not isinstance(caught.value.__context__, ValidationError)

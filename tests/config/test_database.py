@@ -1,4 +1,4 @@
-"""The address of the database."""
+"""How the address of the database is read, checked and printed."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from orderbridge.config.addresses import database_address, secrets_of, without_p
     ("mariadb://u:p@h/d", "mariadb+pymysql://u:p@h/d"),
 ])  # fmt: skip
 def test_a_database_address_gets_its_place_and_its_driver(given: str, kept: str, write: Write, tmp_path: Path) -> None:
-    """It does not move to the state directory, and a line break at the end of a secret's file is no part of it."""
+    """A configured path does not move to the state directory. A line break at the end, as in a file, is stripped."""
     environ = {"STATE_DIRECTORY": "/var/lib/orderbridge"}
     by_file = load(write(document(more=f'[database]\nurl = "{given}"')), environ=environ)
     by_variable = load(write(), environ=environ | {"ORDERBRIDGE_DATABASE__URL": f"{given}\n"})

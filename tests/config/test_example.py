@@ -14,7 +14,7 @@ EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
 
 
 def test_the_example_works_for_the_sandbox_and_reaches_every_restaurant(write: Write, tmp_path: Path) -> None:
-    """An order that the sandbox places by itself arrives, wherever it is placed; each with one account."""
+    """Every order of the sandbox arrives through exactly one account, whichever restaurant it is for."""
     write("a certificate", "sandbox-data/ca.pem")
     settings = load(write(EXAMPLE.read_text("utf-8")), environ={})
     assert settings.marketplace.base_url == "https://127.0.0.1:8443"
@@ -52,8 +52,9 @@ def test_the_example_mentions_every_key() -> None:
 
 
 def test_the_defaults_that_the_example_shows_are_the_defaults(write: Write) -> None:
-    """Keys without a default are shown with a sample value; all others must change nothing when they are uncommented."""
-    sample = r"\w+_file|auto_accept_minutes|auto_accept_steps|needs_payment_status_id|list_limit|id|hosts|command|ping_url|certificate|certificate_key|master_key"
+    """Keys without a default have a sample value. All others must change nothing when they are uncommented."""
+    sample = r"\w+_file|auto_accept_minutes|auto_accept_steps|needs_payment_status_id|list_limit|id|hosts|command"
+    sample += "|ping_url|certificate|certificate_key|master_key"
     text = EXAMPLE.read_text("utf-8")
     uncommented = re.sub(rf"(?m)^# (?!({sample}) )(\w+ = .*)$", r"\2", text)
     assert uncommented.count("\n# ") < text.count("\n# ")

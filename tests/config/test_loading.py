@@ -113,7 +113,7 @@ def test_settings_made_by_hand_do_not_read_the_environment(monkeypatch: pytest.M
 
 
 def test_each_of_many_accounts_has_its_own_secrets(tmp_path: Path):
-    """10,000 accounts in one file once took 68 s to be read: each key was compared with all others. Now it is a few."""
+    """10,000 accounts in one file once took 68 s, since each key was compared with all others. Now they take a few."""
     one = '[[accounts]]\nname = "a{0}"\napp_secret_key_file = "app"\nrest_secret_key = "rest-secret-{0}"\n'
     listed = "".join(map(one.format, range(300)))
     (tmp_path / "app").write_text("an-app-secret")

@@ -58,7 +58,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 def alarm(script: str, event: str = "began", **environment: str) -> subprocess.CompletedProcess[str]:
-    """As jobs.alarms calls it; a test of that holds the two together."""
+    """Run the command as jobs.alarms does. One test checks that both agree."""
     command = [ALARMS / script, event, "login_refused", "kadıköy", "2026-11-21T18:02:00Z", "severe", "1"]
     document = json.dumps(PROBLEM | {"event": event}, ensure_ascii=False)
     how = {"env": {"PATH": "/usr/bin:/bin", **environment}, "timeout": 60}
@@ -96,7 +96,7 @@ def test_an_alarm_that_reached_no_one_has_failed(script: str, receiver: Receiver
 
 
 def noting(program: Path) -> Path:
-    """It writes down its arguments and its input."""
+    """A command that records its arguments and its input."""
     folder = program.parent
     program.write_text(f'#!/bin/sh\nprintf "%s|" "$@" >{folder}/arguments\ncat >{folder}/document\n')
     program.chmod(0o755)

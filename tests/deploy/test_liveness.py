@@ -89,7 +89,7 @@ def test_a_long_path_gives_a_name_too_and_two_paths_two() -> None:
 
 @contextlib.asynccontextmanager
 async def squatting(name: str) -> AsyncIterator[None]:
-    """Another user's program has the name, says that all is well, and never stops saying it."""
+    """Another user's program holds the name, and never stops answering that all is well."""
     script = f"""
 import os, socket
 os.setuid({NOBODY})
@@ -210,7 +210,7 @@ async def test_a_daemon_is_alive_until_it_is_stopped_or_killed(configuration: Pa
     async with process(configuration) as daemon:
         await until(lambda: world.calls("get_current"))
         await until_alive(configuration)
-        await asyncio.to_thread(configuration.write_text, "rubbish")  # the daemon goes on by what it has read
+        await asyncio.to_thread(configuration.write_text, "rubbish")  # the daemon continues with what it has read
         await until_alive(configuration)
         daemon.send_signal(signal.SIGSTOP)
         code, reply = await checked(configuration)
@@ -252,7 +252,7 @@ async def test_a_hung_daemon_stops_feeding_the_watchdog(configuration: Path, mon
 
 
 def test_where_a_configuration_is_found_its_own_daemon_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Another one that is alive on this machine is no comfort."""
+    """Another daemon that is alive on this machine does not count."""
     (tmp_path / "orderbridge.toml").write_text("")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(liveness, "daemons", lambda: ["another"])

@@ -1,7 +1,7 @@
 """Each example of docs/examples, run with the daemon as a process and the sandbox over HTTPS.
 
-A runtime that is not here is skipped with a word. `tests/debian-packages` lists what brings them; continuous
-integration installs it.
+A missing runtime skips its test with a message. `tests/debian-packages` lists the packages; continuous integration
+installs them.
 """
 
 import fcntl
@@ -36,7 +36,7 @@ WITHIN_S = 200.0  # on a busy machine a compiler and a process take their time
 HELD_S = 0.3  # another program writes that much longer; a driver without a busy timeout gives up at once
 SOLD_OUT, SOLD = 1005, 1007
 NOTHING_WAITS = "SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM delivery_actions WHERE state IN ('pending', 'sending'))"
-# The view goes on to show the order, as a till has it that read before the other one wrote.
+# The view still shows the order, as to a till that has read before another one writes.
 TAKEN_ELSEWHERE = """
     BEGIN IMMEDIATE;
     UPDATE delivery_orders SET pos_revision = 1, pos_reference = 'B-7' WHERE payment_key = '{key}';
@@ -46,7 +46,7 @@ TAKEN_ELSEWHERE = """
     COMMIT;
 """
 
-# What the daemon may write, written while it stands still: a lamp, and that nothing keeps this order from an accept.
+# Written in place of the stopped daemon: a yellow lamp, and an order without a problem.
 YELLOW = """
     BEGIN IMMEDIATE;
     UPDATE delivery_guard SET open = open + 1;
@@ -148,7 +148,7 @@ class Shop:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """The daemon stands still, and holds no lock."""
+        """The daemon is stopped, and holds no lock."""
         with closing(sqlite3.connect(self.path, isolation_level=None, timeout=WITHIN_S)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             self.daemon.send_signal(signal.SIGSTOP)
@@ -160,7 +160,7 @@ class Shop:
 
 
 def place(world: World, food_id: int, payment_method: str, amount: str, **facts: str) -> Order:
-    """Two of one food. Each line has an option and a note."""
+    """An order with two of one food. Each line has an option and a note."""
     option = {"id": 31, "name": "Kaşar", "price": "0.00"}
     group = {"id": 3, "name": "Ekstra", "type": "multi", "operation": "+", "options": option}
     food = {"id": "1", "food_id": food_id, "name": "Kuşbaşılı Pide", "note": "Acısız", "option_groups": [group]}
@@ -171,7 +171,7 @@ def place(world: World, food_id: int, payment_method: str, amount: str, **facts:
 
 
 def placed(world: World) -> dict[str, Order]:
-    """One order for each way that it can go. What is refused is so as often as it is asked for."""
+    """One order for each outcome. A refused action is refused at every try."""
     orders = {
         "plain": place(world, SOLD, "Nakit", "89.90", note="Zile basmayın"),
         "sold_out": place(world, SOLD_OUT, "Kredi Kartı", "219.90"),
@@ -230,8 +230,8 @@ class Till:
         env = os.environ | {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "NODE_NO_WARNINGS": "1"}
         return subprocess.Popen(command, env=env, stdout=out, stderr=subprocess.PIPE, encoding="utf-8")
 
-    def say(self, *steps: str) -> list[str]:
-        """The output of each step of a person, all at once."""
+    def run_at_once(self, *steps: str) -> list[str]:
+        """Run the steps of a person at the same time. Returns their outputs."""
         return [ended(process) for process in [self.start(*words.split()) for words in steps]]
 
     def output(self) -> list[str]:
@@ -239,7 +239,7 @@ class Till:
         return sorted(re.split(r"\n(?! )", ended(self.start("--orders", 0))))
 
     def die_at_the_printer(self, shop: Shop) -> None:
-        """It starts while another program is writing, and is killed with a ticket half through a printer that is stuck."""
+        """It starts while another program is writing. It is killed while half a ticket is in a stuck printer."""
         out, stuck = os.pipe()
         fcntl.fcntl(stuck, fcntl.F_SETPIPE_SZ, select.PIPE_BUF)
         os.write(stuck, bytes(fcntl.fcntl(stuck, fcntl.F_GETPIPE_SZ)))
@@ -297,7 +297,7 @@ def test_a_mini_pos_does_its_job(language: Callable[[Path], list[str]], tmp_path
     command = language(tmp_path)  # first: a skip needs no daemon
     shop: Shop = request.getfixturevalue("shop")
     till = Till(command, shop.path)
-    answers = till.say(*[f"food_off {SOLD_OUT} {KADIKOY}"] * 2)
+    answers = till.run_at_once(*[f"food_off {SOLD_OUT} {KADIKOY}"] * 2)
     assert sorted(answer.split(":")[0] for answer in answers) == ["", "asked already"]
     till.die_at_the_printer(shop)
     goes_on(till, shop)
@@ -312,12 +312,12 @@ def ticket(shop: Shop, name: str) -> str:
 
 
 def goes_on(till: Till, shop: Shop) -> None:
-    """It prints what it took over, what may be on paper already as such, and each verdict and change."""
+    """It prints the orders it took over, marks tickets that may be printed already, and shows verdicts and changes."""
     shop.until(NOTHING_WAITS)
     ((begun,),) = shop.rows("SELECT payment_key FROM till_papers WHERE paper = 'begun'")
     ((paper,),) = shop.rows("SELECT ticket FROM till_papers WHERE kind = 'SOLD OUT'")
     assert paper == f"SOLD OUT {ticket(shop, 'sold_out')}"
-    # A minute ago, by another.
+    # As if another loop had claimed it more than a minute ago.
     shop.write("UPDATE till_papers SET since = since - 61, till = 'K2' WHERE paper = 'begun'")
     refused, sold_out = shop.reference("refused"), shop.reference("sold_out")
     # The lamp is dark until the daemon's first check.
@@ -326,7 +326,7 @@ def goes_on(till: Till, shop: Shop) -> None:
     wanted.append(f"!!! accept {refused}: refused {NO}")
     for name in ("plain", "called_off", "changed"):
         wanted += [f"accept {shop.reference(name)}: done", f"{shop.reference(name)}: CONFIRMED"]
-    for name in WORDS.keys() - {"sold_out"}:  # that is over before it is on paper
+    for name in WORDS.keys() - {"sold_out"}:  # which ends before it is printed
         copy = "PERHAPS A SECOND COPY from K2 " if shop.key(name) == begun else ""
         wanted.append(f"{copy}{'LATER' if name == 'later' else 'NEW'} {ticket(shop, name)}")
     assert output == sorted(wanted)
@@ -338,9 +338,9 @@ def person_acts(till: Till, shop: Shop) -> None:
     """Each verb is a row. What was refused is tried under another request_id."""
     plain, refused, later = shop.key("plain"), shop.key("refused"), shop.key("later")
     steps = (f"accept {refused} 30", f"on_the_way {plain}", f"cancel {later} 3", f"close {KADIKOY}")
-    assert till.say(*steps, f"food_on {SOLD_OUT} {KADIKOY}") == [""] * 5
+    assert till.run_at_once(*steps, f"food_on {SOLD_OUT} {KADIKOY}") == [""] * 5
     shop.until(NOTHING_WAITS)
-    assert till.say(f"complete {plain}", f"open {KADIKOY}") == ["", ""]
+    assert till.run_at_once(f"complete {plain}", f"open {KADIKOY}") == ["", ""]
     # An acknowledgement names no status: a change that comes before it would be acknowledged unseen.
     until(lambda: all(shop.orders[name].acknowledged for name in ("changed", "called_off")))
     change_order(shop.world, shop.key("changed"), {"note": "Kapıya bırakın"})
@@ -357,7 +357,7 @@ def person_acts(till: Till, shop: Shop) -> None:
 
 
 def shows_what_has_changed(till: Till, shop: Shop) -> None:
-    """A printed order that is cancelled, by any party, gets a STOP. An order that is new again is neither accepted nor cooked."""
+    """A printed order that anyone cancels gets a STOP. One that is new again is neither accepted nor cooked."""
     shop.write(YELLOW.format(key=shop.key("refused")))
     shop.write(f"UPDATE delivery_orders SET pos_revision = 0 WHERE payment_key = '{shop.key('refused')}'")
     names = ("plain", "refused", "later", "called_off", "changed")
@@ -376,18 +376,18 @@ def shows_what_has_changed(till: Till, shop: Shop) -> None:
 
 
 def takes_back(till: Till, shop: Shop) -> None:
-    """What needs no daemon: the tickets and the sums, a doubled click, what cannot be, and a row taken back."""
+    """What needs no daemon: tickets and sums, a double click, impossible actions, and a withdrawn row."""
     doubtful, called_off = shop.key("doubtful"), shop.key("called_off")
     steps = [f"ticket {called_off}", f"ticket {shop.key('sold_out')}"]
     steps += [f"collect {shop.key('refused')}", f"collect {shop.key('sold_out')}"]
-    reported, untold, unknown, none, *clicked = till.say(*steps, *[f"accept {doubtful} 20"] * 2)
+    reported, untold, unknown, none, *clicked = till.run_at_once(*steps, *[f"accept {doubtful} 20"] * 2)
     assert reported.splitlines()[0].endswith(f"NEW {shop.reference('called_off')}")
     assert reported.endswith(f"STOP {shop.reference('called_off')}\n  cancelled: do not cook it, do not send it out")
     assert (untold, unknown, none) == ("", "ask", "0.00")
     assert sorted(clicked) == ["", "asked already: pending"]
     no_courier, no_reason, no_verb = ("on_the_way", called_off), ("cancel", doubtful, 9), ("dance",)
     refused = [till.start(*words) for words in (no_courier, no_reason, no_verb)]
-    assert till.say(f"withdraw {doubtful}") == [""]
+    assert till.run_at_once(f"withdraw {doubtful}") == [""]
     for process in refused:
         process.communicate(timeout=WITHIN_S)
     assert [process.returncode for process in refused] == [1, 1, 64]
