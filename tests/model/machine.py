@@ -4,12 +4,12 @@ The daemon's own code decides: its rules, and each piece of its jobs that runs w
 awaits. It works on `Books` in place of a database. This file only orders these pieces. Each piece is one step, and any
 other step may come between two of them.
 
-What the steps leave out, without missing a mistake:
-- Time. Waits end, and rows become too old, in any order. There are no cooldowns.
-- Steps between two pieces, if no other piece could see them: between the answer of an action and its settling, between
-  holding the lane and resolving, between a claim's commit and its request.
+The model omits these, because no mistake depends on them:
+- Time: waits end, and rows become too old, in any order. There are no cooldowns.
+- Interruptions that no other piece could notice: between the answer of an action and the write of its outcome, between
+  taking the lane and resolving its rows, between a claim's commit and its request.
 - Contents of the order, other orders, other accounts, restaurants and foods.
-- 404 and 403 beside `refused`: the rules do not tell refusals apart.
+- 404 and 403: the rules treat all refusals alike, so `refused` stands for them.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ LANE = order_lane(KEY)
 
 
 class Scene(NamedTuple):
-    """What may happen in a trace, at most how often, and what kind of service it is."""
+    """The limits of a trace, and the behaviour of its service."""
 
     rows: int = 2  # of the till, the automatic accept included
     faults: int = 1  # requests or answers lost, 5xx, 401, 429, connections refused
@@ -81,14 +81,14 @@ class Scene(NamedTuple):
     expiries: int = 0  # rows that get too old
     withdrawals: int = 0
     retries: int = 0  # `actions retry`
-    status: int = RECEIVED  # in which we first hear of the order
+    status: int = RECEIVED  # the order's at the start
     auto_accept: bool = False
     lists_cancelled: bool = False  # docs/interface.md does not count them among the active ones
     when_not_allowed: str = "refused"  # or "failed", a 500; or "ok", an OK without any effect
 
 
 class Poll(NamedTuple):
-    """asked, listed, sorted, acking, landed: how far the poll has come, and what it holds on the way."""
+    """A poll under way. `stage`: asked, listed, sorted, acking or landed."""
 
     stage: str
     shown: int | None = None
@@ -114,7 +114,7 @@ class Wire(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything there is."""
+    """The state of the whole model."""
 
     status: int  # the service's
     acked: bool  # the service's: not returned again while the status stays
@@ -132,11 +132,11 @@ class State(NamedTuple):
 
 # The part of a state that the daemon's memory and database hold.
 HELD = slice(State._fields.index("order"), State._fields.index("wire") + 1)
-NextRequest = tuple[str, State, str]  # the event, the state after it, and its mistake ("": none)
+Step = tuple[str, State, str]  # the event, the state after it, and its mistake ("": none)
 
 
 def first(scene: Scene) -> State:
-    """A customer has ordered; only the service knows it."""
+    """The state after a customer has ordered: only the service knows the order."""
     return State(
         status=scene.status, acked=False, order=None, rows=(), taken=False, began=0, used=0, poll=None,
         survey=None, wire=None, lied=False, left=scene,
@@ -270,7 +270,7 @@ class Daemon:
         self.intake.reconciler = reconciler.Reconciler(ACCOUNT, self._context, read)
 
     def take(self, state: State, **changes: Any) -> State:
-        """The state after a piece. Of moments only the order is kept, because they are only compared."""
+        """The state after a piece. Moments are numbered anew, because only their order matters."""
         began, used = max(self.lanes._polls, default=0), self.lanes._used.get(LANE, 0)
         moments = sorted({began, used} - {0})
         return state._replace(
@@ -278,7 +278,7 @@ class Daemon:
             rows=tuple(self.books.rows[number] for number in sorted(self.books.rows)),
             taken=LANE in self.lanes._taken,
             began=moments.index(began) + 1 if began else 0,
-            used=moments.index(used) + 1 if used and began else 0,  # a poll yet to begin begins after it
+            used=moments.index(used) + 1 if used and began else 0,  # without a poll every later one begins after it
             **changes,
         )
 
@@ -396,7 +396,7 @@ class Daemon:
 
     @played_once
     def restart(self, state: State) -> State:
-        """What was only in memory is gone."""
+        """Lose what was only in memory, and recover."""
         gone = state._replace(taken=False, began=0, used=0, poll=None, survey=None, wire=None)
         at_once(self._outbox(gone).recover())
         return self.take(gone)
@@ -412,13 +412,13 @@ class Machine:
         self.scene = scene
         self.daemon = Daemon(scene, monkeypatch)
 
-    def steps(self, state: State) -> Iterator[NextRequest]:
+    def steps(self, state: State) -> Iterator[Step]:
         yield from self._withdraw(state)
         yield from self._outbox(state)
         yield from self._crash(state)
         if state.survey is None or (state.poll is not None and state.poll.stage != "asked"):
             yield from self._poll(state)
-        if state.survey is None:  # their effect is the same before the outbox was read, or after it acted
+        if state.survey is None:  # in between, their effect would be the same as before the read or after the writes
             yield from self._till(state)
             yield from self._time(state)
             if state.wire is not None:  # answers are settled at the start of the outbox's tick, before it is read
@@ -435,14 +435,14 @@ class Machine:
         shown = state.status in ACTIVE or (state.status == CANCELED and self.scene.lists_cancelled)
         return shown and not state.acked
 
-    def _withdraw(self, state: State) -> Iterator[NextRequest]:
+    def _withdraw(self, state: State) -> Iterator[Step]:
         for row in state.rows:
             waits = row.row.state in books.UNFINISHED
             if state.left.withdrawals and waits and not row.row.withdraw:
                 after = _row(state, row, withdraw=True)
                 yield f"the till withdraws row {row.row.id}", _spend(after, "withdrawals"), ""
 
-    def _till(self, state: State) -> Iterator[NextRequest]:
+    def _till(self, state: State) -> Iterator[Step]:
         if state.order is not None and len(state.rows) < self.scene.rows:
             for action in ACTIONS:
                 row = new_row(len(state.rows) + 1, action)
@@ -454,7 +454,7 @@ class Machine:
                 after = state._replace(rows=tuple(again.rows[number] for number in sorted(again.rows)))
                 yield f"a person retries row {row.row.id}", _spend(after, "retries"), ""
 
-    def _time(self, state: State) -> Iterator[NextRequest]:
+    def _time(self, state: State) -> Iterator[Step]:
         for row in state.rows:
             if row.row.next_attempt_utc == LATER:
                 yield f"row {row.row.id} has waited", _row(state, row, next_attempt_utc=NOW), ""
@@ -463,7 +463,7 @@ class Machine:
                 after = _row(state, row, **({"expires_utc": NOW} if retried else {"created_utc": LONG_AGO}))
                 yield f"row {row.row.id} is too old", _spend(after, "expiries"), ""
 
-    def _outbox(self, state: State) -> Iterator[NextRequest]:
+    def _outbox(self, state: State) -> Iterator[Step]:
         if state.survey is None:
             found = self.daemon.survey(state)
             if found.claims:
@@ -473,13 +473,13 @@ class Machine:
         else:
             after = self.daemon.start(state, state.survey)
             if after.wire is None or state.wire is not None:
-                yield "the claim is not to be had", after, ""
+                yield "the claim fails", after, ""
                 return
             row = after.rows[after.wire.row.id - 1]
             wrong = f"row {row.row.id} is sent again after a definite answer" if row.definite else ""
             yield f"row {row.row.id} is sent: {row.row.action}", after, wrong
 
-    def _request(self, state: State, wire: Wire) -> Iterator[NextRequest]:
+    def _request(self, state: State, wire: Wire) -> Iterator[Step]:
         number = wire.row.id
         if not wire.reply:
             after, reply = self._lands(state, number)
@@ -507,7 +507,7 @@ class Machine:
         reply = self.scene.when_not_allowed
         return state._replace(lied=state.lied or reply == "ok"), reply
 
-    def _poll(self, state: State) -> Iterator[NextRequest]:
+    def _poll(self, state: State) -> Iterator[Step]:
         poll = state.poll
         match poll and poll.stage:
             case None:
@@ -530,7 +530,7 @@ class Machine:
                     after = self.daemon.acknowledged(state, poll, LOST)
                     yield "the answer to the acknowledgement is lost", _spend(after, "faults"), ""
 
-    def _acknowledging(self, state: State, poll: Poll) -> Iterator[NextRequest]:
+    def _acknowledging(self, state: State, poll: Poll) -> Iterator[Step]:
         after = state._replace(acked=True, poll=poll._replace(stage="landed"))
         yield "the acknowledgement arrives", after, self._swallowed(state, poll)
         for error, words in ((LOST, "lost"), (FAILED, "answered 500")) if state.left.faults else ():
@@ -546,7 +546,7 @@ class Machine:
             return f"an acknowledgement swallows {state.status}: stored is {known}"
         return f"an acknowledgement of another status swallows {state.status}"
 
-    def _crash(self, state: State) -> Iterator[NextRequest]:
+    def _crash(self, state: State) -> Iterator[Step]:
         if not state.left.crashes:
             return
         before = _spend(state, "crashes")

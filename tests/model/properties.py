@@ -11,7 +11,7 @@ from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, Action
 
 
 def settled(machine: Machine, state: State) -> bool:
-    """Nothing is under way, nothing waits, and a poll would bring nothing."""
+    """Whether nothing is under way, nothing waits, and a poll would bring nothing."""
     busy = state.wire or state.poll or state.survey or any(row.row.state in UNFINISHED for row in state.rows)
     return not busy and not machine.listed(state)
 
@@ -33,7 +33,7 @@ def _wrong_order(state: State) -> str:
 
 
 def _left_to_a_person(state: State) -> bool:
-    """An end that no list shows, brought about by a row of ours that ends `outcome_unknown`: a person must read the panel."""
+    """Whether our row with `outcome_unknown` has ended the order, which no list shows: a person must read the panel."""
     return any(
         row.verdict is not None
         and row.verdict.code == "outcome_unknown"

@@ -1,7 +1,8 @@
 """One order with its service, daemon and till: all event sequences within bounds, none ends wrong.
 
-The decisions are the daemon's own (see machine.py). Bounds that suit a test run are in the scenes below; with
-ORDERBRIDGE_TEST_MODEL_DEPTH=1 (2, …) each scene has that many more faults and, from 2 on, crashes. 1 takes some minutes.
+The decisions are the daemon's own (see machine.py). The scenes below have bounds that suit a test run. With
+ORDERBRIDGE_TEST_MODEL_DEPTH=1 (2, …) each scene has that many more faults and, from 2 on, more crashes. A depth of 1
+takes some minutes.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The contract, docs/design.md, Database contract: each commit changes an order in a permitted way, in all its columns.
+"""Judges the database contract (docs/design.md): each commit changes an order in a permitted way, in every column.
 
 After each commit the orders that it wrote are read again. The change must be the one that a delivery, an OK, a verdict
 or the time makes of the former values: in all columns, lines, options and events.

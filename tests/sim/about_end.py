@@ -1,4 +1,4 @@
-"""Promises 1, 2 and 4 to 6 at the end: the tables, by the program's audit and by the truth, and the files."""
+"""Judges promises 1, 2 and 4 to 6 at the end: the tables, by the program's audit and by the truth, and the files."""
 
 import sqlite3
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Replicas: one acts for each account, and another takes over in time."""
+"""Judges the replicas: one acts for each account, and another one takes over in time."""
 
 from tests.jobs.shop import COOLDOWN_S
 from tests.sim.judge import Judge
@@ -92,7 +92,7 @@ class EqualShares(Judge):
 
 
 class TakenOver(Judge):
-    """While one replica is healthy, each account is polled, also those of a replica that is not.
+    """While one replica is healthy, each account is polled, including those of an unhealthy replica.
 
     The first polls of accounts that no replica polled for a cooldown are spread over one (rules/cooldown.py).
     """

@@ -1,4 +1,4 @@
-"""The board's buttons, and the ends of closures."""
+"""Judges the board's buttons and the ends of closures."""
 
 import math
 import sqlite3
@@ -78,7 +78,7 @@ class ClosuresEnd(Judge):
         withdrawn = self.sim.till.withdrawn.get(closure["id"], math.inf) if closure["withdraw"] else math.inf
         if self.sim.now() - withdrawn > self.seconds_since(end["created_utc"]) + A_MOMENT.total_seconds():
             self.broken(f"row {end['id']} ends closure {closure['id']}, whose end was withdrawn")
-        for newer in self._newer(closure):  # one that was done before the closure was in another lane
+        for newer in self._newer(closure):  # if it was done before the closure, it was in another lane
             if newer["id"] > end["id"] or newer["state"] != "done" or not self._is_of_one_lane(closure, newer):
                 continue
             if closure["finished_utc"] <= newer["finished_utc"] < end["created_utc"]:
@@ -161,7 +161,7 @@ class TapsAreRows(Judge):
                 self.broken(f"the board shows {card} of order {row['payment_key']}")
 
     def leaving(self, call: Any) -> None:
-        """A step that a tablet can take back is not sent before that time is over."""
+        """A step that a tablet can take back is not sent before the time for that is over."""
         tapped_at = self._tapped_at.get(call.row, -math.inf)
         waited = self.sim.now() - tapped_at
         if waited < held_s(call.operation) - A_MOMENT.total_seconds() and not self.sim.jumped_since(tapped_at):

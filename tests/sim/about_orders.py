@@ -1,4 +1,4 @@
-"""Promises 1 to 3: storing, acknowledging and polling."""
+"""Judges promises 1 to 3: storing, acknowledging and polling."""
 
 import sqlite3
 from collections import defaultdict

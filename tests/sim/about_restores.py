@@ -1,4 +1,4 @@
-"""An older copy of the database was put back: it is reported, and nothing is sent, acknowledged or admitted again."""
+"""Judges what happens after an older copy was put back: it is reported, and nothing is sent or acknowledged again."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Promises 4 to 6: each row of the outbox ends, in order, and nothing is sent twice."""
+"""Judges promises 4 to 6: each row of the outbox ends, in order, and nothing is sent twice."""
 
 import sqlite3
 from datetime import datetime, timedelta
@@ -141,7 +141,7 @@ class LaneOrder(Judge):
                 self.broken(f"#{call.number} of row {call.row}, #{other} of row {row} in one lane: {code}")
 
     def _turn(self, row: int, calls: list[Call]) -> LaneUse | None:
-        """None: no request of it can have had an effect."""
+        """When a row uses its lane; None if no request of the row can have had an effect."""
         counted = [call for call in calls if call.counts]
         if not counted:
             return None
@@ -150,7 +150,7 @@ class LaneOrder(Judge):
         return LaneUse(_moment(counted[0].left_at), _moment(end), _moment(visible))
 
     def _is_unheard(self, call: Call) -> bool:
-        """Whether only a paused replica has the answer: its successor cannot know it."""
+        """Whether only a paused replica has the answer, which its successor cannot know."""
         fleet = self.sim.fleet
         if fleet is None or call.reached is None:
             return False

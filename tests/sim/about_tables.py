@@ -1,4 +1,4 @@
-"""The database contract (docs/design.md): tables other than orders and actions, and the till's own columns."""
+"""Judges the database contract (docs/design.md): tables except orders and actions, and the till's own columns."""
 
 import math
 from collections import Counter
@@ -153,8 +153,8 @@ class PollsAreWritten(Judge):
     def _longest_s(self, last: Call) -> float:
         """The longest time from the end of a poll to the next one: acknowledgements, and the cooldown.
 
-        Accounts that share a cooldown are polled in turn, and each of the others may meet a timeout. Finding out that they
-        share it takes one turn more. A poll is written before it leaves, so it waits for other writes on a slow disk.
+        Accounts that share a cooldown are polled in turn, and each of the others may have a timeout. One more turn
+        passes until the sharing is detected. A poll is written before it leaves, so a slow disk may delay it.
         """
         plan = self.sim.plan
         turns = plan.in_turn + (plan.in_turn > 1 and plan.configured_scope == "auto")
@@ -201,7 +201,7 @@ class PollsAreWritten(Judge):
 
 
 class AutoAccepts(Judge):
-    """An automatic accept is written with each order in status 1 that is not scheduled and has no problem; no other is."""
+    """Each order in status 1 without a problem and without a scheduled time gets an automatic accept, and no other."""
 
     promise = "contract"
 
@@ -289,7 +289,7 @@ class ViewsAreRight(Judge):
 
 
 class ReferenceIsRead(Judge):
-    """The lists of reasons, methods and restaurants, and the statuses of restaurants and foods, are the marketplace's."""
+    """Reasons, methods, restaurants, and the statuses of restaurants and foods are those of the marketplace."""
 
     promise = "contract"
 

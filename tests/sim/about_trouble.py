@@ -1,4 +1,4 @@
-"""Promises 7 to 9: a fault harms only its own account or order, is reported, and reveals no secret."""
+"""Judges promises 7 to 9: a fault harms only its own account or order, is reported, and reveals no secret."""
 
 import math
 from datetime import timedelta

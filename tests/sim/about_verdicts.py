@@ -1,4 +1,4 @@
-"""Promises 4 and 6: each verdict follows from the requests and their answers (docs/design.md, Behaviour)."""
+"""Judges promises 4 and 6: each verdict follows from the requests and their answers (docs/design.md, Behaviour)."""
 
 import sqlite3
 from collections import Counter, defaultdict
@@ -76,7 +76,7 @@ class Verdicts(Judge):
             self._check_attempts(row)
 
     def _check_sending(self, call: Call) -> None:
-        """A restaurant's status is read before a request is repeated; nothing is sent for an order that a list showed cancelled."""
+        """A restaurant's status is read before a repeat. Nothing is sent for an order that a list showed cancelled."""
         before = self.sim.of_row[call.row or 0][:-1]
         is_written = not self.sim.plan.broken_disk and not self.sim.plan.refusing
         if call.operation in ORDER_OPERATIONS - {"cancel"} and is_written:
@@ -129,7 +129,7 @@ class Verdicts(Judge):
         return any(call.outcome in {"failed", "unknown"} for call in calls) or self.lost_an_answer(row["id"])
 
     def _qualified(self, calls: list[Call]) -> list[Call]:
-        """The good polls that began after the row's last request. A list of one status counts only if it has the order."""
+        """The good polls after the row's last request. A list of one status counts only if it has the order."""
         if not calls:
             return []
         last = calls[-1]

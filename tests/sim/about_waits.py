@@ -1,4 +1,4 @@
-"""The waits of promises 4 and 6 and of the login: no shorter and not much longer than docs/design.md, Behaviour, says."""
+"""Judges the waits of promises 4 and 6 and of the login: no shorter and not much longer than docs/design.md says."""
 
 import math
 from collections import defaultdict
@@ -110,7 +110,7 @@ class IsSentSoon(Judge):
             return
         if min(written, now) - self.sim.disturbed.get(call.account, 0.0) < QUIET_S or self._held_up(call, written):
             return
-        # Orders hold lanes until they are stored; foods wait for restaurants. Of two slots, an account has one.
+        # Orders hold lanes until they are stored; foods wait for restaurants. An account has one of two slots.
         lists = [one for one in self.sim.calls if one.operation in LISTS and one.account == call.account]
         busy = [one for one in self.sim.calls if one.held_lane == call.lane]
         if self.sim.settings.actions.max_in_flight <= 2:
@@ -161,7 +161,7 @@ class TokensInTime(Judge):
             self.broken(f"#{call.number} is sent with a token that was refused before")
 
     def _is_over(self, call: Call) -> bool:
-        """Whether a poll was refused with it. Another call's 401 may concern the call alone."""
+        """Whether a poll was refused with this token. A 401 of another call may concern only that call."""
         return self.sim.now() > self._over.get(call.token, 1e12) + A_MOMENT_S
 
     def _has_jumped(self, account: str) -> bool:
@@ -196,7 +196,8 @@ class TokensInTime(Judge):
         tried = self._flying.get(call.account)
         fresh = tried is not None and tried.life == call.life and self.sim.now() - tried.left_at < late + SOON_S
         calm = self.sim.now() - self.sim.disturbed.get(call.account, 0.0) > late + QUIET_S
-        # A poll that is answered 401 costs its slot; its token may expire while its note is written. Any other request has its repeat, if no login could leave.
+        # A poll that is answered 401 costs its slot; its token may expire while its note is written. Any other request
+        # is repeated, unless no login could leave.
         is_over, may_be = self.sim.clock.now() > until + timedelta(seconds=CLAIM_S), fresh or not calm
         if is_over and (call.operation == "get_current" or not may_be):
             self.broken(f"#{call.number} is sent with an expired token")

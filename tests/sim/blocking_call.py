@@ -63,20 +63,20 @@ class BlockingCall:
 
 
 def rest(seconds: float) -> None:
-    """Let simulated time pass in a blocking call. On the loop's own thread none may."""
+    """Let simulated time pass in a blocking call. On the loop's own thread this does nothing."""
     call: BlockingCall | None = getattr(_here, "call", None)
     if call is not None:
         call.rest(seconds)
 
 
 def _left_behind(unwanted: Callable[[Any], object] | None, done: asyncio.Task[Any]) -> None:
-    """The caller no longer waits: an error is no news."""
+    """The caller no longer waits, so an error is dropped."""
     if not done.cancelled() and done.exception() is None and unwanted is not None:
         unwanted(done.result())
 
 
 async def detached(call: Callable[[], Any], *, unwanted: Callable[[Any], object] | None = None) -> Any:
-    """In the place of store.workers.detached."""
+    """Replaces store.workers.detached."""
     task = asyncio.ensure_future(BlockingCall(call).run())
     try:
         return await asyncio.shield(task)

@@ -1,8 +1,8 @@
 """Limits of time in seconds, from the program's own constants.
 
-A judge adds its own tolerance for a slow disk or a till that locks the file. What docs/design.md promises in numbers is a
-number here, too (the cooldown, the acknowledgement's 10 s): a constant that is changed by mistake must not change its
-judge.
+A judge adds its own tolerance for a slow disk or a till that locks the file. What docs/design.md promises in numbers is
+a number here, too (the cooldown, the acknowledgement's 10 s): if a constant is changed by mistake, its judge must not
+change with it.
 """
 
 from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S
@@ -33,7 +33,7 @@ NOT_TAKEN_OVER_S = ALARMS.not_taken_over_minutes * MINUTE
 LOOKED_UP_S = LOOK_WITHIN * COOLDOWN_S  # until a list shows what became of a request
 UNSEEN_S = ALARMS.cancellation_unseen_minutes * MINUTE
 LEFT_FOR_ACKNOWLEDGING_S = SENT_WITHIN_S
-# In a minute, on a dead line: the first one, those after the growing waits, and those after the last one again and again.
+# Requests in a minute on a dead line: the first, those after the growing waits, and repeats after the longest wait.
 TRIES_A_MINUTE = 1 + len(LINE_WAITS) + int((MINUTE - sum(LINE_WAITS)) // LINE_WAITS[-1])
 UNREAD_S = IDLE_SHARE * 2 * SLOWEST_S  # new rows, on a slow disk, after two queries that brought none
 

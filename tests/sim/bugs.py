@@ -78,7 +78,7 @@ from orderbridge_fleet.membership import Membership
 from orderbridge_fleet.replica import Replica
 
 FIRST = 1002  # the seed that shows most of them
-# For the day when a bug no longer shows where it did.
+# Where to search if a bug no longer shows in its corner or seed.
 OTHERS = dict.fromkeys(("squall", "hands"), range(FIRST, FIRST + 20)) | dict.fromkeys(
     ("fleet", "power", "restore"), range(1, 13)
 )
@@ -123,7 +123,7 @@ class Bug:
     kind: str = "squall"
 
     def plans(self) -> list[Plan]:
-        """The corner or the seed that shows it, and others for the day when it no longer does."""
+        """The corner or the seed that shows the bug, and others, in case it no longer does."""
         if isinstance(self.where, str):
             return [plan_for(seed_of(self.where), "corner")]
         return [plan_for(seed, self.kind) for seed in dict.fromkeys([self.where, *OTHERS[self.kind]])]
@@ -603,7 +603,7 @@ def _synchronous_normal(true: Any, timeout_s: float, connection: Any, record: An
     connection.execute("PRAGMA synchronous = NORMAL")
 
 
-# The product takes the setting for durable, and no judge looks at it.
+# The program takes the setting for durable, and no judge checks it.
 _FLUSHED_LATER = (
     (sqlite._prepare_connection, _synchronous_normal),
     ((sqlite, "SYNCHRONOUS_FULL"), 0),

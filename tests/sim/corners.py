@@ -34,7 +34,7 @@ class Script:
         return (await self.orders(1))[0]
 
     async def orders(self, count: int, scheduled: str = "") -> list[str]:
-        """So many customers order at one moment. Returns the orders' keys once all are acknowledged."""
+        """This number of customers order at one moment. Returns the orders' keys once all are acknowledged."""
         document = {"scheduled_date": scheduled, "courier_type": "restaurant"}
         orders = [self._sim.world.place_order(restaurant_id=KADIKOY, document=document) for _ in range(count)]
         for order in orders:
@@ -114,7 +114,7 @@ class Script:
         await asyncio.sleep(seconds)
 
     async def listed(self, count: int = 1) -> float:
-        """Wait for so many lists. Returns the second of the last one."""
+        """Wait for this number of lists. Returns the second of the last one."""
 
         def lists() -> int:
             return sum(call.operation == "get_current" and bool(call.ended) for call in self._sim.calls)
@@ -167,7 +167,7 @@ def corner(**changes: Any) -> Callable[[Play], None]:
 
 
 def corner_of(seed: int) -> str:
-    # Each round begins one further, because only some seeds of the mix play a corner.
+    # Each round begins one corner later, because only some seeds of the mix play a corner.
     round_, place = divmod(seed - 1, len(CORNERS))
     return list(CORNERS)[(round_ + place) % len(CORNERS)]
 
@@ -178,7 +178,7 @@ def seed_of(name: str) -> int:
 
 @corner()
 async def an_accept_expires_unresolved_while_a_list_is_on_its_way(script: Script) -> None:
-    """Accept is answered by silence, and its time is over between a poll's request and its answer."""
+    """The accept gets no answer, and its time is over between a poll's request and its answer."""
     key = await script.order()
     listed = await script.listed()
     await script.rest(14.0)

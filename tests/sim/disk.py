@@ -115,7 +115,7 @@ class SimDatabase(Database):
             raise OperationalError(statement, None, sqlite3.OperationalError("disk I/O error"))
 
     def read_now(self, work: Work[Any], *, snapshot: bool = False) -> Any:
-        """`snapshot` changes nothing: nobody else writes while one reads."""
+        """`snapshot` has no effect, because nothing writes during a read."""
         del snapshot
         self._working = ""
         self._may_break("SELECT")
@@ -123,7 +123,7 @@ class SimDatabase(Database):
 
 
 class _Queue:
-    """In the place of store.workers.Workers: units of work in the order of the threads. One that has begun is not cancelled."""
+    """Replaces store.workers.Workers: units of work in the order of the threads. A started one is not cancelled."""
 
     def __init__(self, life: "Life", *, writes: bool) -> None:
         self._life, self._sim, self._writes = life, life.sim, writes
@@ -140,7 +140,7 @@ class _Queue:
         return await future
 
     def close(self) -> None:
-        """What waits is lost with the life."""
+        """Waiting work is lost with its process."""
 
     def _next(self) -> None:
         loop = asyncio.get_running_loop()

@@ -121,10 +121,10 @@ class Fleet:
     def _pause(self, life: "Life", seconds: float) -> None:
         if life.alive and life not in self._frozen:
             self._frozen[life] = deque()
-            self._loop.stands = self._stands
+            self._loop.keep_if_paused = self._keep_if_paused
             self._after(seconds, lambda: self._go_on(life))
 
-    def _stands(self, handle: asyncio.Handle) -> bool:
+    def _keep_if_paused(self, handle: asyncio.Handle) -> bool:
         life = handle._context.get(LIFE)
         if life not in self._frozen:
             return False
@@ -138,7 +138,7 @@ class Fleet:
             self._sim.trace.note("goes on", f"life {life.number}")
             self._note()
         if not self._frozen:
-            self._loop.stands = None
+            self._loop.keep_if_paused = None
 
     def end(self) -> None:
         for life in list(self._frozen):
@@ -302,7 +302,7 @@ class FleetDatabase(SimDatabase):
 
 
 class _Sessions:
-    """In the place of store.workers.Workers: what has begun is not cancelled."""
+    """Replaces store.workers.Workers: a started unit of work is not cancelled."""
 
     def __init__(self, database: FleetDatabase, *, writes: bool) -> None:
         self._perform = partial(database.perform, writes=writes)
@@ -311,7 +311,7 @@ class _Sessions:
         return await asyncio.shield(asyncio.ensure_future(self._perform(call)))
 
     def close(self) -> None:
-        """What waits is lost with the life."""
+        """Waiting work is lost with its process."""
 
 
 class SimMembership(Membership):

@@ -89,7 +89,7 @@ class Hands:
         return code, said.getvalue()
 
     def run_for_json(self, command: click.Command, *words: str) -> Any:
-        """The same. Returns the parsed output, or None if it failed."""
+        """Run a command with --json. Returns the parsed output, or None if it failed."""
         _, said = self.run(command, *words, "--json")
         return json.loads(said) if said else None
 

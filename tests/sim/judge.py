@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.sim.line import Call
     from tests.sim.simulation import Sim
 
-# A fault may have effects for so long: the wait after the third refused login, and two polls that time out.
+# The longest effect of a fault: the wait after the third refused login, and two polls that time out.
 UNDISTURBED_S = REFUSAL_WAITS[2] + 2 * (COOLDOWN_S + TIMEOUT_S)
 IN_TIME_S = LATE_S + 10.0  # three polls, with their answers
 CLAIM_S = 2 * BUSY_TIMEOUT_S + 2.0  # from reading the outbox to sending, if a till locks the file in between
@@ -86,7 +86,7 @@ def time_of(text: str) -> datetime:
 
 
 def past_its_time(row: sqlite3.Row, now: datetime, *, waited: bool = False) -> float:
-    """Seconds since a row expired; negative: it has not. `waited`: it had waited until it was sent."""
+    """Seconds since a row expired; negative if it has not. `waited`: whether it had waited until it was sent."""
     if row["expires_utc"] is not None:  # it was retried by hand
         return (now - time_of(row["expires_utc"])).total_seconds()
     usual = ACCEPT_VALID_MINUTES if row["action"] == "accept" else VALID_MINUTES

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 class SimLoop(VirtualLoop):
-    """Runs the same callbacks as a VirtualLoop, in the same order and at the same times."""
+    """A VirtualLoop in which a process can be paused. Other callbacks run in the same order, at the same times."""
 
     _ready: deque[asyncio.Handle]
     _scheduled: list[asyncio.TimerHandle]
     tasks = 0  # created so far
-    # Whether the handle's process is paused; it keeps the handle for later.
-    stands: Callable[[asyncio.Handle], bool] | None = None
+    # Whether the handle's process is paused. Then it keeps the handle for later.
+    keep_if_paused: Callable[[asyncio.Handle], bool] | None = None
 
     def _run_once(self) -> None:
         ready, scheduled = self._ready, self._scheduled
@@ -50,7 +50,7 @@ class SimLoop(VirtualLoop):
             ready.append(self._take_due())
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle._cancelled and not (self.stands is not None and self.stands(handle)):
+            if not handle._cancelled and not (self.keep_if_paused is not None and self.keep_if_paused(handle)):
                 handle._run()
 
     def _take_due(self) -> asyncio.TimerHandle:
@@ -79,7 +79,7 @@ class SimDaemon(Daemon):
     """The daemon on the simulation's clock, line and disk."""
 
     def __init__(self, settings: config.Settings, *, database: SimDatabase, **kept: Any) -> None:
-        """`kept`: over a reload."""
+        """`kept`: what survives a reload."""
         self._life = life = LIFE.get()
         life.sim.built += 1
         self.accounts = {account.name for account in settings.accounts}
@@ -172,7 +172,7 @@ class Life:
             error = main.exception()
             ending = "stopped" if error is None else type(error).__name__
             self.alive = False
-        await self._bury(died)
+        await self._clean_up(died)
         return ending
 
     def hear(self, number: int, handler: Callable[[], object], *arguments: object) -> None:
@@ -190,7 +190,7 @@ class Life:
         if not self.alive and not task.cancelled():
             task.exception()  # retrieved, so that asyncio does not log it
 
-    async def _bury(self, *more: asyncio.Future[Any]) -> None:
+    async def _clean_up(self, *more: asyncio.Future[Any]) -> None:
         if self.daemon is not None:
             self.daemon.timetable.close()
         left = [task for task in self.tasks if not task.done()]

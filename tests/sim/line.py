@@ -76,7 +76,7 @@ class Call:
 
     @property
     def delivered(self) -> dict[str, int | None]:
-        """By order: the status with which the service listed it."""
+        """The listed status of each order."""
         return dict(self.reached.delivered) if self.reached else {}
 
     @property
@@ -95,7 +95,7 @@ class Call:
 
     @property
     def outcome(self) -> str:
-        """The outcome that the daemon can know: the answer's meaning, unknown or unsent; empty while it is on the wire."""
+        """The outcome that the daemon can know: the answer's meaning, unknown or unsent. Empty while on the wire."""
         if self.ended == "answered":
             return self.said
         return "unsent" if self.never_left else "unknown" if self.ended else ""
@@ -143,7 +143,7 @@ class Service:
         return response
 
     def _said_twice(self, response: httpx.Response) -> httpx.Response:
-        """Some lists hold an order a second time, in its former state."""
+        """Let some lists hold an order twice, once in its former state."""
         chance = self._lists
         listed = list(documents_in(response.content))
         moved = [document.value for document in listed if document.status in {2, 6, 16}]
@@ -185,7 +185,7 @@ class Weather:
         return 0.01 + self._random.random() ** 4 / 2
 
     def of_a_list(self) -> float:
-        """A list may take seconds on its way back, and shows the state of its departure."""
+        """A list may take seconds on its way back. It shows the state in which it was made."""
         slow = self._lists.random() < self._sim.plan.slow_lists
         by_chance = self._lists.uniform(0.5, 8.0) if slow and not self._sim.is_calm else 0.0
         return by_chance + self._sim.script.list_takes()
@@ -270,7 +270,7 @@ REFUSALS = {"URL hatalı", "sipariş bulunamadı", "ürün bulunamadı", "restor
 
 
 def meaning(answer: httpx.Response) -> tuple[str, object]:
-    """The meaning of an answer by docs/interface.md and docs/design.md, and its word; independent of the program's code."""
+    """The meaning of an answer by docs/interface.md and docs/design.md, and its data, without the program's code."""
     try:
         body = json.loads(answer.content)
     except ValueError:
@@ -367,7 +367,7 @@ FAULTS = {
 
 
 def read_request(request: httpx.Request) -> tuple[str, str]:
-    """The operation and the id in the path, as ids are compared: in lower case. Of a list: the status that it asks for."""
+    """The operation, and the id in the path in lower case, as ids are compared. For a list, the requested status."""
     for path, method, name in _PATHS:
         if method == request.method and (found := path.fullmatch(request.url.path)):
             return name, found[1].lower() if found.groups() else request.url.params.get("status_id", "")

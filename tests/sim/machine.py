@@ -68,7 +68,7 @@ def _surroundings(sim: Sim) -> Iterator[None]:
         places |= QUIET
         places["jobs.upkeep.SWEEP_S"] = QUIET_SWEEP_S if sim.plan.kind == "day" else LOUD_SWEEP_S
         places["jobs.upkeep.HEALTH_S"] = QUIET_HEALTH_S if sim.plan.kind == "day" else LOUD_HEALTH_S
-    if sim.plan.kind == "day" and not sim.plan.restless:  # a third of its reads ask for orders that begin
+    if sim.plan.kind == "day" and not sim.plan.restless:  # a third of its reads are for starting orders
         places |= {"jobs.upkeep.STARTS_S": 60.0, "jobs.restore_check.NOTE_EVERY_S": 60.0}
     with contextlib.ExitStack() as stack:
         for module in ("schedulers.base", "executors.base", "triggers.date"):
@@ -85,7 +85,7 @@ def _surroundings(sim: Sim) -> Iterator[None]:
 
 @functools.cache
 def _freeze_what_is_loaded() -> None:
-    """Take the loaded modules out of the garbage collector's search."""
+    """Exclude the loaded modules from garbage collection."""
     gc.collect()
     gc.freeze()
 

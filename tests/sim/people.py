@@ -66,7 +66,7 @@ ODD: tuple[dict[str, Any], ...] = (
 
 
 def scenery_for(plan: Plan) -> Scenery:
-    """The sandbox's scenery. One food id is on two menus; with a shared restaurant the second account reaches the first's, too."""
+    """The sandbox's scenery. One food is on two menus. The second account also reaches a shared restaurant."""
     twice = tuple(replace(food, menu="besiktas") for food in DEFAULT_SCENERY.foods if food.menu == "kadikoy")
     scenery = replace(DEFAULT_SCENERY, foods=DEFAULT_SCENERY.foods + twice)
     if not plan.shared:
@@ -120,7 +120,7 @@ class Agenda:
             is_mixed = "malformed" in str(error) and self._sim.restorer.is_mixed
             if "no such table" not in str(error) and not self._sim.is_dark and not is_mixed:
                 raise
-            self.after(1.0, act)  # there are no tables yet, the machine is off, or a person has to mend the file
+            self.after(1.0, act)  # there are no tables yet, the machine is off, or a person must repair the file
 
 
 class Customers:
@@ -441,7 +441,7 @@ class Till:
                 self.connection.execute("PRAGMA ignore_check_constraints = OFF")
 
     def left_alone(self, seconds: float) -> None:
-        """The till works on while the daemon is down for so long."""
+        """The till continues to work while the daemon is down for this time."""
         chance = self._random
         try:
             rows = self.connection.execute("SELECT payment_key FROM delivery_open_orders ORDER BY received_utc DESC")

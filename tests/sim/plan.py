@@ -1,6 +1,6 @@
 """The plan of a simulation, which the seed decides: lengths, counts, faults and their times.
 
-Each part has its own stream of random numbers, so that one request more does not change the customers that follow.
+Each part has its own stream of random numbers, so that one more request does not change later customers.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ POWER_POINTS = (
     *["reached acknowledge", "answered acknowledge"] * 3,
     *("answered accept", ""),
 )
-# Where the program ends that makes an older copy safe.
+# Where the program is killed while it makes an older copy safe.
 WITHHELD = tuple(f"{when} commit RestoreCheck._withhold" for when in ("before", "after"))
 # How an older copy is put back: the service is stopped, killed (with or without its -wal, or with the copy's own), or
 # running.
@@ -100,7 +100,7 @@ class Restore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One simulation. What is left out is off."""
+    """One simulation. A fault that is not given is off."""
 
     seed: int
     kind: str  # one of MADE

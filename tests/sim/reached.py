@@ -1,7 +1,7 @@
 """The rare states that a search has reached: a table of cells, and how many seeds must fill each.
 
-A cell is a group and a name, such as `end` and `failed service_error poll`. `POSSIBLE` has what the rules can produce; a
-search prints the empty cells first.
+A cell is a group and a name, such as `end` and `failed service_error poll`. `POSSIBLE` has what the rules can produce.
+A search prints the empty cells first.
 """
 
 import contextlib
@@ -72,8 +72,8 @@ POSSIBLE: tuple[Cell, ...] = (
     *(("hand", name) for name in COMMANDS),
     *(("tap", action.value) for action in Action),
 )
-# Measured: with so many seeds of a kind, a cell stays empty by chance once in ten million searches. By their plans a restore
-# has one or two of the five ways, and a power has three losses or more.
+# Measured: with this number of seeds of a kind, a cell stays empty by chance in one of ten million searches. A plan of
+# the kind restore has one or two of the five ways, a plan of the kind power three losses or more.
 _WITHIN = """
 squall 20
   attempt: ok, refused; attempts of a row: 0, 1
@@ -85,7 +85,8 @@ squall 50
   problem: line_timeout, poll_failing; restart: after a crash
 squall 100
   attempt: service_failed; attempts of a row: 3
-  end: failed outcome_unknown poll, refused account_needed -, refused bad_arguments -, refused food_not_found answer, refused order_cancelled -
+  end: failed outcome_unknown poll, refused account_needed -, refused bad_arguments -, refused food_not_found answer
+  end: refused order_cancelled -
   last change: contents; order ended by: silence; problem: cooldown_taken, outcome_unknown, quarantined, unreachable
   restart: take-over by the one that waited
 squall 200
@@ -94,7 +95,8 @@ squall 200
   hand: actions retry; quarantine: payment_key_invalid
 squall 500
   attempt: unauthorized; end: done - refusal, refused restaurant_not_found answer
-  problem: accept_failed, cooldown_shared, learned_otherwise, line_refused, login_refused, not_acknowledged, timezone_wrong
+  problem: accept_failed, cooldown_shared, learned_otherwise, line_refused, login_refused, not_acknowledged
+  problem: timezone_wrong
   quarantine: database_refused, payment_key_missing
 squall 1000
   end: done - status, expired not_permitted -, refused order_completed -, refused restaurant_unknown -

@@ -12,7 +12,7 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
 SUMMED = {"foods", "foods.option_groups", "foods.option_groups.options"}  # unreadable amounts are in no sum
-# Neither a kitchen nor a cashier needs these.
+# Fields that neither a kitchen nor a cashier needs.
 MINOR = {"id", "status_text", "restaurant_name", "discount", "courier_type", "courier_fee", "order_tip", "date"} | {
     "customer", "customer.name", "customer.phone", "foods.id", "foods.food_id", "foods.option_groups.id",
     "foods.option_groups.name", "foods.option_groups.type", "foods.option_groups.options.id",
@@ -273,7 +273,7 @@ def _read_line(made: Reading, line_no: int, food: Mapping[str, Any]) -> None:
 
 
 def plain(columns: Mapping[str, Any] | tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """A row for comparison: SQLite's NUMERIC is a double, exact after rounding."""
+    """The row in a form that can be compared: SQLite's NUMERIC is a double, exact after rounding."""
     return {
         name: round(Decimal(str(value)), 4) if name in MONEY and value is not None else value
         for name, value in dict(columns).items()

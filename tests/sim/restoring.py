@@ -1,7 +1,7 @@
 """Older copies of the database: making them, putting them back, and what a technician does then.
 
-The service is stopped for it, killed, or keeps running. The till is closed meanwhile, as docs/operations.md asks. A file
-that is overwritten in place under a daemon needs two processes (tests/live).
+Meanwhile the service is stopped, killed, or keeps running, and the till is closed, as docs/operations.md demands. A
+file that is overwritten in place under a daemon needs two processes (tests/live).
 """
 
 import asyncio

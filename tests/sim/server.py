@@ -1,6 +1,6 @@
-"""A fleet's database server as a replica sees it: sessions, their locks, and open transactions.
+"""A fleet's simulated database server: sessions, their locks, and open transactions.
 
-The tables are in the simulation's SQLite file. Here is what SQLite lacks: locks of a session, a silent session that the
+The tables are in the simulation's SQLite file. This adds what SQLite lacks: session locks, a silent session that the
 server ends, a transaction that locks a replica's row, and late or lost answers.
 """
 

@@ -1,6 +1,7 @@
-"""Makes a plan that breaks a promise small: fewer knobs, events, orders and seconds, as long as it breaks the same one.
+"""Reduces a plan that breaks a promise: fewer faults, events, orders and seconds, while it breaks the same promise.
 
-It is printed as Python, for `./run sim --plan`. As a test: `simulate(PLAN, tmp_path, judges_of(PLAN)).violations == []`.
+The plan is printed as Python, for `./run sim --plan`, or for a test:
+`simulate(PLAN, tmp_path, judges_of(PLAN)).violations == []`.
 """
 
 import tempfile
@@ -34,7 +35,7 @@ class Limit(Judge):
 
 
 def quiet(seed: int, kind: str) -> Plan:
-    """The seed's plan with all knobs off and one account, with the same length and number of orders."""
+    """The seed's plan with all faults off and one account, with the same length and number of orders."""
     plan = plan_for(seed, kind)
     return Plan(seed=seed, kind=kind, seconds=plan.seconds, accounts=plan.accounts[:1], orders=plan.orders)
 
@@ -69,7 +70,7 @@ class Shrinker:
         with tempfile.TemporaryDirectory(prefix="orderbridge-sim-") as folder:
             try:
                 sim = simulate(plan, Path(folder), [*self._watchers(plan), limit])
-            except Exception:  # noqa: BLE001 - two knobs that go together, of which one is off
+            except Exception:  # noqa: BLE001 - a fault needs another one that is off
                 return "", 0.0
         promise = promise_of(sim.violations)
         if promise and promise == (self._promise or promise):
@@ -89,7 +90,7 @@ class Shrinker:
         return next((one for one in candidates if one != plan and self._still_breaks(one)), plan)
 
     def _without_knobs(self, plan: Plan) -> Plan:
-        """Turn off all knobs at once, then half of them, and so on: most do not matter."""
+        """Turn off all faults at once, then half of them, and so on: most do not matter."""
         plan = self._first(plan, replace(plan, accounts=plan.accounts[:1]))
         return self._without(plan, list(KNOBS), lambda one, off: replace(one, **{name: _OFF[name] for name in off}))
 

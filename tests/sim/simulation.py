@@ -177,7 +177,7 @@ class Sim:
                 self._committed.execute("COMMIT")
 
     def disturb(self, account: str, seconds: float = 0.0) -> None:
-        """Note a fault of an account for so long; empty: of all."""
+        """Note a fault of an account, or of all if empty, for this time."""
         alone = account in self.plan.accounts and not self.plan.shared
         for name in (account,) if alone else self.plan.accounts:
             self.disturbed[name] = max(self.disturbed.get(name, 0.0), self.now() + seconds)
@@ -278,9 +278,9 @@ class Sim:
         return self.calls[-1]
 
     def woken(self) -> None:
-        """A commit: the watch on SQLite's counter sees it within its interval.
+        """The outbox notices a commit within the interval of the watch on SQLite's counter.
 
-        It also sees the daemon's own commits; only a restless plan is woken by those.
+        The watch also sees the daemon's own commits. They wake the outbox only in a restless plan.
         """
         if not self._wake_waits:
             self._wake_waits = True
@@ -315,7 +315,7 @@ class Sim:
             change((str(facts.get("code")), str(facts.get("subject"))))
 
     def flush(self) -> None:
-        """For the log's stream."""
+        """Required of a stream of the log."""
 
     def isatty(self) -> bool:
         return False

@@ -84,7 +84,7 @@ class Technician:
         self._sim.trace.note("pos", "refuses no more", what=what)
 
     def mend_copy(self) -> None:
-        """A copy that was put back has the triggers of its time."""
+        """Repair the triggers: a copy that was put back has those of its time."""
         for span in self._sim.plan.refusing:
             if span.end <= self._sim.now():
                 self._refuse_until(self._sim.now() + MINUTE)
@@ -118,6 +118,6 @@ class Technician:
         self._sim.hands.retry_quarantined()
 
     def leave(self) -> None:
-        """Leave no document in quarantine that the database would take by now."""
+        """Empty the quarantine of all documents that the database accepts by now."""
         if self._sim.plan.refusing:
             self._sim.hands.retry_quarantined(whole=True)

@@ -75,9 +75,7 @@ def test_every_account_of_a_shared_cooldown_is_polled(play, seed: int):
     assert {call.account for call in sim.calls if call.status == 429} >= {"besiktas"}
 
 
-def test_a_cooldown_that_is_not_found_to_be_shared_is_found_by_the_judge(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def test_the_judge_finds_that_a_shared_cooldown_is_not_detected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(cooldown, "LIMITED_IN_A_ROW", 1_000_000)
     plan = plan_for(1, "crowd")
     sim = simulate(plan, tmp_path, judges_of(plan))
