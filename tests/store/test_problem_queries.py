@@ -22,7 +22,7 @@ VIEW = "SELECT * FROM delivery_alarms ORDER BY code, subject"
 
 def times(**changes: int) -> problem_queries.Times:
     borders = dict.fromkeys(("new_since", "unacknowledged_since", "unseen_since", "undecided_since"), BORDER)
-    return {"lately": NOW - problem_queries.REMEMBERED, "by_board": 0, **borders, **changes}
+    return {"lately": NOW - problem_queries.REMEMBERED, "ahead": NOW + MINUTE, "by_board": 0, **borders, **changes}
 
 
 def found(database: Database, kind: str, **changes: int) -> list[tuple[Any, str, str | None, int]]:
@@ -100,6 +100,17 @@ def test_a_cancellation_is_unseen_until_a_till_has_read_it_or_has_asked_for_it(d
     for number, state in ((5, "done"), (6, "refused")):
         put_action(pos, "cancel", payment_key=key(number), state=state)
     assert found(database, "cancellation_unseen") == [(key(number), ago(4), "kadikoy", 1) for number in (6, 7)]
+
+
+def test_a_clock_that_was_set_back_ends_no_problem_of_an_order(database, pos):
+    """Each is of an hour ahead; one of half a minute ahead is new, and may be a difference of two clocks."""
+    for number, minutes in enumerate((-60, -0.5)):
+        times = {"received_utc": ago(minutes), "changed_utc": ago(minutes), "account": "kadikoy"}
+        put_order(pos, key(2 * number), status_id=1, **times)
+        put_order(pos, key(2 * number + 1), **times | CANCELLED, ended_utc=ago(minutes))
+    for kind in ("not_taken_over", "not_acknowledged"):
+        assert found(database, kind) == [("kadikoy", ago(-60), "kadikoy", 1)]
+    assert found(database, "cancellation_unseen") == [(key(1), ago(-60), "kadikoy", 1)]
 
 
 def test_an_open_order_whose_contents_are_refused_is_found(database, pos):

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    Column,
     ColumnElement,
     Connection,
     Integer,
@@ -45,10 +46,17 @@ ROW_LIMIT = 50  # rows of a kind in which each is a problem
 REMEMBERED = timedelta(days=1)  # older orders are no problem any more
 
 Conditions = tuple[ColumnElement[bool], ...]
-# The parameters: "lately", the times of QUERIES, and "by_board", which is 1 where the board is the till.
+# The parameters: "lately", "ahead", the times of QUERIES, and "by_board", which is 1 where the board is the till.
 Times = Mapping[str, datetime | int]
 
 _ONE: ColumnElement[int] = literal_column("1")
+
+
+def _is_before(column: Column[Any], since: str) -> ColumnElement[bool]:
+    """Whether it is older than `since`. What lies `ahead` is: the clock was set back, and its age is not known."""
+    return or_(column < bindparam(since), column > bindparam("ahead"))
+
+
 _lately = orders.c.changed_utc >= bindparam("lately")
 _POLLING = select(
     *accounts.c["fingerprint", "state", "last_poll_utc", "last_poll_ok_utc", "last_error", "next_poll_utc"],
@@ -80,7 +88,7 @@ _ANSWERS = (
     )
     .order_by(actions.c.id)
 )
-_new: Conditions = (literal_column(NEW), orders.c.received_utc < bindparam("new_since"))
+_new: Conditions = (literal_column(NEW), _is_before(orders.c.received_utc, "new_since"))
 # All are counted without a limit: old ones of one account would otherwise hide those of another.
 _NOT_TAKEN_OVER = (
     select(orders.c.account, func.min(orders.c.received_utc), orders.c.account, func.count())
@@ -96,7 +104,7 @@ _is_unacknowledged: Conditions = (
     literal_column(OPEN),
     _lately,
     orders.c.acknowledged_utc.is_(None),
-    orders.c.received_utc < bindparam("unacknowledged_since"),
+    _is_before(orders.c.received_utc, "unacknowledged_since"),
     ~exists().where(events.c.payment_key == orders.c.payment_key, events.c.event == REPLAYED),
 )
 _unacknowledged = (
@@ -114,7 +122,7 @@ _by_a_till = exists().where(
 _is_unseen: Conditions = (
     changed,
     _lately,
-    orders.c.changed_utc < bindparam("unseen_since"),
+    _is_before(orders.c.changed_utc, "unseen_since"),
     orders.c.ended_by == EndedBy.CANCELLED,
     ~_by_a_till,
 )
