@@ -1,5 +1,6 @@
 """The SQLite file: whether it is still the one at its path, and how its locks are kept."""
 
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -14,7 +15,7 @@ from tests.store.samples import opened
 from tests.store.test_sessions import note
 from tests.wording import says
 
-from orderbridge.errors import FileLost, Unusable
+from orderbridge.errors import FileLost, StoreError, Unusable
 from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
 
@@ -45,6 +46,16 @@ LOST = {
 
 def forget(connection: Connection) -> None:
     connection.execute(text("DELETE FROM delivery_cancel_reasons"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_a_folder_that_this_user_may_not_enter_is_named(path: Path, kind: str):
+    os.seteuid(65534)
+    try:
+        with pytest.raises(StoreError, check=says(f"may not enter {path.parent}")):
+            Database(f"sqlite:///{path}")
+    finally:
+        os.seteuid(0)
 
 
 def test_no_file_is_created_beside_a_wal_without_its_file(path: Path, database: Database):

@@ -35,6 +35,10 @@ def opened(engine: Engine, makes_file: bool) -> SqliteFile | None:
         return None
     if (kind := network_kind(path)) is not None:
         raise Unusable("database.network", path=path, kind=kind)
+    try:
+        Path(path).exists()
+    except PermissionError as error:
+        raise StoreError("database.folder_closed", path=path, folder=Path(path).parent) from error
     refuse_two_names(path)
     refuse_orphaned_wal(path)
     refuse_overwritten(path)
