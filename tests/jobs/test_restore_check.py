@@ -160,7 +160,7 @@ async def test_a_copy_that_was_made_safe_before_a_crash_keeps_its_own_wal(shop, 
     Database(shop.settings.database.url, inline=True).close()
 
 
-@pytest.mark.parametrize("how", ["no word", "rubbish", "a word of another database", "a folder", "31 MB"])
+@pytest.mark.parametrize("how", ["no word", "rubbish", "a folder", "31 MB"])
 async def test_without_a_mark_nothing_is_reported(shop: Shop, keeper: Keeper, restore, how: str):
     shop.back_up()
     await shop.taken_in()
@@ -170,8 +170,6 @@ async def test_without_a_mark_nothing_is_reported(shop: Shop, keeper: Keeper, re
     match how:
         case "rubbish":
             keeper.word.write_bytes(b"\xff{")
-        case "a word of another database":
-            keeper.word.write_text(json.dumps(word | {"database": "another"}))
         case "a folder":
             keeper.word.mkdir()
         case "31 MB":
@@ -181,17 +179,23 @@ async def test_without_a_mark_nothing_is_reported(shop: Shop, keeper: Keeper, re
     assert again.word.is_dir() or json.loads(again.word.read_text())["event"] < word["event"]
 
 
-@pytest.mark.parametrize("missing", [[], [1]], ids=["on purpose", "for one that was lost"])
-async def test_a_new_database_counts_as_an_older_copy_only_after_a_lost_file(missing, shop, open_shop, empty_file):
+@pytest.mark.parametrize("journal, was_lost, missing", [
+    pytest.param("auto", True, [1], id="for one that was lost"),
+    pytest.param("auto", False, [1], id="for one that was removed while no daemon ran"),
+    pytest.param("off", True, [1], id="for one that was lost, without a journal"),
+    pytest.param("off", False, [], id="on purpose, for all that is known"),
+])  # fmt: skip
+async def test_a_new_database_counts_as_an_older_copy(journal, was_lost, missing, shop, open_shop, empty_file):
     keeper = await begun(shop)
     await shop.taken_in()
     await keeper.check.check()
     await shop.crash()
-    if missing:
+    if was_lost:
         ProblemsFile(shop.database).write([{"code": "database_lost", "since_utc": None}])
     shop.remove_file()
     shutil.copy(empty_file, shop.path)
-    assert [one.count for one in (await begun(await open_shop(orders={"journal": "auto"}))).problems()] == missing
+    again = await begun(await open_shop(orders={"journal": journal}))
+    assert [one.count for one in again.problems()] == missing
 
 
 @pytest.mark.plays_daemon

@@ -36,6 +36,7 @@ from orderbridge.store.problem_rows import ProblemsFile
 from orderbridge.store.workers import detached
 from orderbridge.texts import say, text
 
+RECENT = timedelta(days=1)
 MARGIN = timedelta(minutes=1)  # a document is written to the journal after its order is stored
 NOTE_EVERY_S = 0.2  # or SHARE times the duration of a note, at most LONGEST_S
 SHARE, LONGEST_S = 10, 20.0
@@ -220,9 +221,10 @@ class RestoreCheck:
     async def _is_older(self, found: HighWater, before: HighWater, *, at_start: bool) -> bool:
         if is_older(found, before, was_lost=self._was_lost):
             return True
-        # After a power cut the mark may be slightly old. Then the journal shows orders that an older copy lacks.
-        may_be = at_start and found.database == before.database
-        return may_be and bool(await self._missing(before.at))
+        # After a power cut the mark may be slightly old. Then the journal shows orders that an older copy lacks. A new
+        # database lacks those of the last day: the file was removed while no daemon ran, or the address was changed.
+        since = before.at if found.database == before.database else before.at - RECENT
+        return at_start and bool(await self._missing(since))
 
     async def _withhold(self, found: HighWater, before: HighWater) -> Older | None:
         now = self._clock.now()
