@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import URL, NullPool, create_engine, make_url, text
@@ -102,7 +103,7 @@ _STARTED_WITHIN_S = 150.0
 class Server:
     """A server in its own folder, which a test can stop and start again."""
 
-    def __init__(self, command: list[object], url: URL, log: Path, as_user: dict[str, object]) -> None:
+    def __init__(self, command: list[object], url: URL, log: Path, as_user: dict[str, Any]) -> None:
         self.url = url.render_as_string()
         self._command = command
         self._url = url
@@ -112,7 +113,7 @@ class Server:
 
     def start(self) -> None:
         with self._log.open("ab") as out:
-            self._process = subprocess.Popen(self._command, stdout=out, stderr=out, cwd="/", **self._as_user)  # type: ignore[call-overload]
+            self._process = subprocess.Popen(self._command, stdout=out, stderr=out, cwd="/", **self._as_user)
         _await_answer(self._url, self._process, self._log)
 
     def stop(self, by: signal.Signals = signal.SIGINT) -> None:
@@ -188,7 +189,7 @@ def own_postgresql_pair() -> Iterator["Pair"]:
 class Pair:
     """A primary and its synchronous standby. `url`: of both, as a configuration names them."""
 
-    def __init__(self, place: Path, programs: Path, as_user: dict[str, object]) -> None:
+    def __init__(self, place: Path, programs: Path, as_user: dict[str, Any]) -> None:
         self._place, self._programs, self._as_user = place, programs, as_user
         self.ports = (free_port(), free_port())
         self.primary = self._server("a", self.ports[0])
@@ -207,7 +208,7 @@ class Pair:
         """Copy the server on that port, as a standby that follows it."""
         make = [self._programs / "pg_basebackup", "-h", "127.0.0.1", "-p", str(port), "-U", "postgres"]
         make += ["-D", self._place / name, "-R", "-X", "stream", "-c", "fast", "--no-sync"]
-        subprocess.run(make, check=True, capture_output=True, cwd="/", **self._as_user)  # type: ignore[call-overload]
+        subprocess.run(make, check=True, capture_output=True, cwd="/", **self._as_user)
 
     def promote(self) -> None:
         """Promote the standby. It accepts writes when this returns."""
@@ -252,9 +253,9 @@ def _postgresql() -> Iterator[tuple[Path, Path, dict[str, object]]]:
         yield place, package / "pginstall" / "bin", as_user
 
 
-def _make_cluster(programs: Path, data: Path, as_user: dict[str, object]) -> None:
+def _make_cluster(programs: Path, data: Path, as_user: dict[str, Any]) -> None:
     make = [programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale"]
-    subprocess.run([*make, "--no-sync"], check=True, stdout=subprocess.DEVNULL, cwd="/", **as_user)  # type: ignore[call-overload]
+    subprocess.run([*make, "--no-sync"], check=True, stdout=subprocess.DEVNULL, cwd="/", **as_user)
 
 
 @contextlib.contextmanager
@@ -269,7 +270,7 @@ def own_mariadb_server(*options: str) -> Iterator[Server]:
         make = [maker, "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal"]
         # Two installations with one TMPDIR would use each other's temporary tables, and one would fail.
         own = {**os.environ, "TMPDIR": str(place)}
-        subprocess.run([*make, "--skip-test-db"], check=True, capture_output=True, cwd="/", env=own, **as_user)  # type: ignore[call-overload]
+        subprocess.run([*make, "--skip-test-db"], check=True, capture_output=True, cwd="/", env=own, **as_user)
         start = [program, "--no-defaults", f"--datadir={data}", f"--socket={socket}", "--skip-networking"]
         start += [f"--pid-file={place / 'pid'}", f"--tmpdir={place}", "--character-set-server=utf8mb4", *options]
         url = URL.create("mysql+pymysql", "root", database="mysql", query={"unix_socket": str(socket)})
@@ -287,7 +288,7 @@ def _place() -> Iterator[tuple[Path, dict[str, object]]]:
     # A short name: a socket's path may have 107 characters.
     with tempfile.TemporaryDirectory(prefix="obs-", ignore_cleanup_errors=True) as folder:
         place = Path(folder)
-        as_user: dict[str, object] = {}
+        as_user: dict[str, Any] = {}
         if os.geteuid() == 0:
             user = pwd.getpwnam(_UNPRIVILEGED)
             as_user = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}

@@ -26,20 +26,21 @@ from orderbridge.texts import say
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ONE = Problem(Code.CLOCK_WRONG, "", NOON, Severity.WARNING, detail="Ayşe Yılmaz", facts={"offset": "+120"})
 SEVERE = Problem(Code.LOGIN_REFUSED, "kadıköy", NOON, Severity.SEVERE, account="kadıköy", detail="Ayşe Yılmaz")
-LONG_S = 240.0  # what a busy machine may take
+LONG_S = 240.0  # on a busy machine
 
 Write = Callable[[str], Path]
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Write:
-    """A program of the restaurant, which notes in `heard` what was reported to it."""
+    """A program of the restaurant, which writes the reports to `heard`."""
 
     def write(then: str = "") -> Path:
         path = tmp_path / "alarm"
         path.write_text(
             f"#!{sys.executable} -S\nimport json, os, signal, subprocess, sys, time\n"
-            "heard = {'arguments': sys.argv[1:], 'stdin': sys.stdin.buffer.read().decode(), 'environ': dict(os.environ)}\n"
+            "heard = {'arguments': sys.argv[1:], 'stdin': sys.stdin.buffer.read().decode()}\n"
+            "heard['environ'] = dict(os.environ)\n"
             f"open({str(tmp_path / 'heard')!r}, 'a').write(json.dumps(heard) + '\\n')\n{then}\n"
         )
         path.chmod(0o755)
@@ -78,7 +79,7 @@ async def quiet(alarms: Alarms) -> None:
 
 
 class Commands:
-    """In place of the program: records its calls, and succeeds unless the test makes it fail."""
+    """Replaces the program: records its calls, and succeeds unless the test makes it fail."""
 
     def __init__(self) -> None:
         self.heard: list[dict[str, Any]] = []
@@ -101,7 +102,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
 
 async def check(alarms: Watched, found: list[Problem], monotonic: float) -> None:
     alarms.see(found, monotonic)
-    await alarms.close()  # until all that waits is sent
+    await alarms.close()  # sends all that waits
 
 
 async def test_the_beginning_the_escalation_and_the_end_are_reported(program: Write, monkeypatch: pytest.MonkeyPatch):
@@ -228,7 +229,7 @@ async def test_a_command_without_a_thread_for_it_has_failed(monkeypatch: pytest.
     assert alarms.failure == say("line.here_threads")
 
 
-async def test_once_it_works_again_what_is_over_does_not_begin_and_the_others_are_sent(commands: Commands):
+async def test_once_the_command_works_again_only_problems_that_are_still_open_are_reported(commands: Commands):
     alarms, commands.fails = Watched("x"), True
     await check(alarms, [SEVERE], 0.0)
     commands.fails = False
@@ -238,7 +239,7 @@ async def test_once_it_works_again_what_is_over_does_not_begin_and_the_others_ar
 
 
 def is_gone(process: int) -> bool:
-    """Whether it has ended; a zombie counts."""
+    """Whether the process has ended; a zombie has."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in {"Z", "X"}
     except (FileNotFoundError, ProcessLookupError):
@@ -246,7 +247,7 @@ def is_gone(process: int) -> bool:
 
 
 def child_of(program: Path) -> int:
-    """The id of the process that it has started; 0: none yet."""
+    """The id of the command's child process; 0: none yet."""
     noted = program.with_name("child")
     return int(noted.read_text() or 0) if noted.exists() else 0
 
@@ -314,7 +315,7 @@ class Listener:
                 writer.write(self.answer)
                 await writer.drain()
             else:
-                await reader.read()  # says nothing until the other side gives up
+                await reader.read()  # no answer until the other side gives up
         writer.close()
 
 
@@ -343,7 +344,7 @@ async def done(ping: Ping) -> None:
 async def test_good_polls_are_pinged_now_and_then_and_a_severe_problem_at_once(listener: Listener):
     clock = Clock()
     ping = Ping(listener.url, clock=clock)
-    for _ in range(100):  # of a thousand accounts
+    for _ in range(100):  # as with a thousand accounts
         ping.polled()
         await done(ping)
     assert listener.heard == ["/hush-7c1?x=1"]

@@ -19,7 +19,12 @@ from orderbridge_sandbox.scenery import KADIKOY
 
 ROOT = Path(__file__).parents[1]
 KEPT = ("orderbridge", "orderbridge_sandbox")
-PROGRAM = (sys.executable, "-S", "-c", "from orderbridge.cli.main import main; main()")  # -S: no other packages' paths
+PROGRAM = (
+    sys.executable,
+    "-S",
+    "-c",
+    "from orderbridge.cli.main import main; main()",
+)  # -S: without the paths of other packages
 WITHIN_S = 120.0
 
 

@@ -119,7 +119,7 @@ class Till:
 def till(tmp_path: Path) -> Iterator[Till]:
     till = Till(tmp_path / "pos.db")
     yield till
-    if not till.has_planted and till.has_tables():  # what a test has planted contradicts the promises
+    if not till.has_planted and till.has_tables():  # planted rows contradict the promises
         database = Database(f"sqlite:///{till.path}", inline=True, accept_unsafe_durability=True)
         found = database.read_now(lambda tx: audit(tx, offline(till.path, "kadikoy"), datetime.min.replace(tzinfo=UTC)))
         database.close()
@@ -195,7 +195,9 @@ async def test_after_closing_the_restaurants_status_is_read_soon(sandbox: Sandbo
     async with running(settings_for(sandbox, till, timeout_seconds=PATIENT_S)):
         await until(lambda: world.calls("get_restaurant_status"))
         await until(lambda: till.one("SELECT status FROM delivery_restaurants")["status"] == "Open")
-        world.faults.add(Fault.delay("get_restaurant_status", UNTIL_CLEARED_S))  # it asks after a person has opened it
+        world.faults.add(
+            Fault.delay("get_restaurant_status", UNTIL_CLEARED_S)
+        )  # it reads the status after a person has opened it
         row = till.run("INSERT INTO delivery_actions (action, restaurant_id) VALUES ('close_restaurant', ?)", KADIKOY)
         await until(lambda: till.state(row) == "done")
         till.plant("UPDATE delivery_restaurants SET status = NULL")
@@ -218,7 +220,7 @@ async def test_stopping_acknowledges_what_was_just_brought_in(sandbox, till, wor
     assert learned == {"value": "1", "times": 1}
 
 
-async def test_to_make_the_tables_takes_long_by_itself(sandbox, till, monkeypatch):
+async def test_creating_the_tables_alone_may_take_long(sandbox, till, monkeypatch):
     monkeypatch.setattr("orderbridge.store.failures.LOG_WAIT_S", -1.0)
     daemon = Daemon(settings_for(sandbox, till))
     with capture_logs() as logs:
@@ -304,7 +306,7 @@ def log_of(configuration: Path) -> str:
 
 
 def logged(configuration: Path, event: str) -> list[dict[str, Any]]:
-    """The last line may be half written."""
+    """The lines of the log, without a half-written last one."""
     whole = log_of(configuration).rpartition("\n")[0]
     lines = [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
     return [line for line in lines if line["event"] == event]
@@ -319,7 +321,7 @@ async def ended(started: asyncio.subprocess.Process, by: signal.Signals | None =
 
 
 async def test_a_sighup_and_a_sigterm_finish_what_is_in_flight(configuration, till, world):
-    """After a SIGHUP the next daemon goes on with the same token. After a SIGTERM nothing new leaves."""
+    """After a SIGHUP the next daemon uses the same token. After a SIGTERM nothing new is sent."""
     hold_up(configuration)
     order = world.place_order(restaurant_id=KADIKOY, document={"courier_type": "restaurant"})
     async with process(configuration) as daemon:

@@ -43,7 +43,7 @@ LIFE = [{"action": "accept", "preparing_time": 25}, {"action": "on_the_way"}, {"
 
 @pytest.fixture(params=databases.KINDS)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A database with nothing in it: the daemon makes its tables itself."""
+    """An empty database, in which the daemon creates its tables."""
     if request.param == databases.SQLITE:
         yield f"sqlite:///{tmp_path}/pos.db"
         return
@@ -74,7 +74,7 @@ def state(pos: Pos, row_id: int) -> str:
 
 @pytest.mark.interface("Authentication 1", "Events", "Menu listing", "Limits")
 async def test_an_order_is_stored_and_the_tills_action_sent(sandbox, url, pos, world, monkeypatch):
-    """And the lists are read, and the token is renewed before it ends."""
+    """The lists are read, too, and the token is renewed before it expires."""
     monkeypatch.setattr(tokens, "RENEW_AHEAD", 3600 / 3598)  # two seconds after the login
     world.set_options(token_seconds=3600.0)
     note = "Zile basmayın 🌯 ığüşöç"
@@ -107,7 +107,7 @@ async def test_an_order_is_stored_and_the_tills_action_sent(sandbox, url, pos, w
 
 async def test_a_commit_of_the_till_wakes_the_outbox(sandbox, url, pos, world, monkeypatch):
     for room in (outbox, outbox_reader):
-        monkeypatch.setattr(room, "FLOOR_S", 3600.0)  # it does not read by itself
+        monkeypatch.setattr(room, "FLOOR_S", 3600.0)  # it does not read on its own
     async with running(sandbox, url, cooldown_seconds=3600):  # and no poll wakes it
         await until(lambda: world.calls("get_current"))
         for food in range(1001, 1006):
@@ -123,7 +123,7 @@ async def test_an_order_that_a_till_holds_waits_and_the_others_come_in(sandbox, 
         pos.execute("UPDATE delivery_orders SET pos_reference = 'A-7' WHERE payment_key = ?", (held.key,))
         for placed in (held, free):
             world.cancel_by_customer(placed.key)
-        if pos.kind != databases.SQLITE:  # where a till that writes holds everything
+        if pos.kind != databases.SQLITE:  # on SQLite, a till that writes locks everything
             with Pos.at(url) as other:
                 await until(lambda: status(other, free) == 6)
                 assert status(other, held) == 1
@@ -147,7 +147,7 @@ TRIGGERS = {
 
 
 def refuse(pos: Pos, event: str, condition: str) -> None:
-    """A trigger of the POS's own that refuses some rows."""
+    """A trigger of the POS that refuses some rows."""
     for statement in TRIGGERS[pos.kind]:
         pos.execute(statement.format(event=event, condition=condition))
 
@@ -162,7 +162,7 @@ async def test_a_document_larger_than_the_servers_packet_harms_only_itself(sandb
             await until(lambda: known.acknowledged)
             large = world.place_order(restaurant_id=KADIKOY, document={"note": "x" * limit})
             beside = world.place_order(restaurant_id=KADIKOY)
-            known.document["note"] = "x" * (limit * 5 // 9)  # too long only with the document beside the column
+            known.document["note"] = "x" * (limit * 5 // 9)  # too long only together with the document
             world.cancel_by_customer(known.key)
             await until(lambda: beside.acknowledged and status(pos, known) == 6)
             polls = len(world.calls("get_current"))
@@ -218,7 +218,7 @@ HOLD_ROW = "UPDATE delivery_actions SET created_by = 'Ayşe' WHERE id = ?"
 
 
 @servers
-async def test_a_verdict_whose_order_a_till_holds_waits_and_the_other_lanes_go_on(sandbox, url, pos, world):
+async def test_a_verdict_waits_while_a_till_locks_its_order_and_other_lanes_continue(sandbox, url, pos, world):
     held, free = (world.place_order(restaurant_id=KADIKOY, document={"courier_type": "restaurant"}) for _ in range(2))
     async with running(sandbox, url):
         await until(lambda: held.acknowledged and free.acknowledged)
@@ -235,7 +235,7 @@ async def test_a_verdict_whose_order_a_till_holds_waits_and_the_other_lanes_go_o
 
 @servers
 @pytest.mark.parametrize("lost", [False, True], ids=["it waits", "it was on the wire at a crash"])
-async def test_an_outbox_row_that_a_till_holds_is_left_out_and_the_others_go(lost, sandbox, url, pos, world):
+async def test_an_outbox_row_that_a_till_locks_is_skipped_and_the_others_are_sent(lost, sandbox, url, pos, world):
     held, free = (put(pos, "delivery_actions", action="deactivate_food", food_id=food) for food in (1001, 1002))
     if lost:
         pos.execute("UPDATE delivery_actions SET state = 'sending' WHERE id = ?", (held,))

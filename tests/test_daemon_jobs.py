@@ -23,7 +23,7 @@ from orderbridge_sandbox import Fault, World
 from orderbridge_sandbox.scenery import KADIKOY
 
 __all__ = ["certificates", "configuration", "sandbox", "till", "world"]  # fixtures
-WITHIN_S = 60.0  # half of what a request that hangs takes
+WITHIN_S = 60.0  # half the time of a hanging request
 
 
 @pytest.fixture

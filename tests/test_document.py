@@ -29,7 +29,7 @@ def test_a_field_is_read_and_written_and_has_its_words(rows: type[Facts], one: F
 
 
 def test_every_customer_field_is_blanked() -> None:
-    """A new field is personal until a person has examined it: this is the list of the examined ones."""
+    """A new field counts as personal until a person has examined it. The list has the examined fields."""
     assert set(columns_of(Facts, personal=True)) == PERSONAL
     assert set(retention._BLANKED) == PERSONAL | {"payload", "payload_hash"}
     assert columns_of(Item, personal=True) == ("note",)

@@ -1,6 +1,6 @@
 """The POS guide and reference match the tables and rules, in both languages, and their examples work.
 
-The till that the guide draws is played in tests/store/test_guide_till.py.
+tests/store/test_guide_till.py runs the till of the guide.
 """
 
 import re
@@ -21,7 +21,7 @@ REFERENCES = {code: path.read_text("utf-8") for code, path in build.REFERENCES.i
 WINDOWS_PAGES = {"en": build.HERE / "windows-till.md", "tr": build.HERE / "windows-kasa.md"}
 WINDOWS = {code: path.read_text("utf-8") for code, path in WINDOWS_PAGES.items()}
 PAGES = [build.HERE.parent / "README.md", *sorted(build.HERE.glob("*.md"))]
-MOST_WORDS = 6000  # guide and reference together are read in half an hour
+MOST_WORDS = 6000  # half an hour for guide and reference together
 BLOCK = re.compile(r"```sql\n(.*?)```", re.DOTALL)
 LOOP = re.compile(r"```text\n(.*?)```", re.DOTALL)
 IN_LOOP = re.compile(r"(?:SELECT|INSERT INTO|UPDATE|DELETE FROM)\b[^;]*;")
@@ -106,14 +106,14 @@ def test_the_till_is_the_same_in_both_languages_and_so_are_the_commands():
 
 
 def anchors(page: Path) -> set[str]:
-    """As code hosts make them: lower case, spaces to hyphens, most punctuation gone."""
+    """The anchors that code hosts make: lower case, spaces to hyphens, without most punctuation."""
     headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_leads_somewhere_and_no_page_has_pip_fetch_orderbridge_by_its_name(page: Path):
-    """It is not published: another package could have that name."""
+def test_every_link_has_a_target_and_no_page_lets_pip_install_orderbridge_by_its_name(page: Path):
+    """It is not published, so another package could have that name."""
     assert re.findall(r"pip install[^`\n]*[ '\"]orderbridge(?:\[|['\"` ]|$)", page.read_text("utf-8")) == []
     for target in LINK.findall(page.read_text("utf-8")):
         if "://" not in target:
@@ -134,7 +134,7 @@ STATEMENTS = BLOCK.findall(PRINTED) + INLINE.findall(PRINTED)
 
 
 @pytest.mark.parametrize("sql", STATEMENTS, ids=lambda sql: sql.split("\n")[0][:60])
-def test_the_statements_work_as_they_stand(sql: str, empty_file: Path, tmp_path: Path):
+def test_the_statements_work_as_printed(sql: str, empty_file: Path, tmp_path: Path):
     shutil.copy(empty_file, tmp_path / "pos.db")
     connection = sqlite3.connect(tmp_path / "pos.db", isolation_level=None)
     with in_its_place(connection):

@@ -1,6 +1,6 @@
 """Each point of docs/interface.md has a test of the daemon and one of the sandbox, by the marker `interface`.
 
-A point is a section without subsections; in a section whose sentences or endpoints are numbered, each number.
+A point is a section without subsections, or each number in a section whose sentences or endpoints are numbered.
 """
 
 import re

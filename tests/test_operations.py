@@ -25,7 +25,7 @@ COMMAND = re.compile(r"(?:^|[ /`])orderbridge((?: +[^`#&|\n]+)?)")
 OF_A_TABLE = r"marketplace|database|actions|orders|alarms|web|log"
 KEY = re.compile(rf"`((?:{OF_A_TABLE})\.\w+)`")
 FILE = re.compile(r"`((?:deploy|docs|benchmarks)/[\w./-]+)`")
-EVENTS = {"web.not_listening"}  # of the log, and no key
+EVENTS = {"web.not_listening"}  # an event of the log, not a key
 
 FLEET = (ROOT / "docs" / "fleet.md").read_text("utf-8")
 each = pytest.mark.parametrize("code", TEXTS)
@@ -55,7 +55,7 @@ def spoken(text: str) -> Iterator[str]:
 
 
 def followed(words: list[str]) -> tuple[click.Command, list[str]]:
-    """The command that these words name, and the words that are left."""
+    """The command that these words name, and the remaining words."""
     command: click.Command = program
     while words and isinstance(command, click.Group):
         found = command.get_command(click.Context(command), words[0])
@@ -90,7 +90,7 @@ def test_every_key_exists(code: str):
     assert (len(named) > 5, named - set(keys(config.Settings))) == (True, set())
 
 
-def test_both_say_the_same() -> None:
+def test_both_languages_have_the_same_sections_and_names() -> None:
     """Their sections, commands, keys and files are the same."""
     for pattern in (r"(?m)^## (\d+)\.", KEY.pattern, FILE.pattern):
         both = [sorted(re.findall(pattern, MADE.sub("", text))) for text in TEXTS.values()]

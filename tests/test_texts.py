@@ -21,7 +21,7 @@ from orderbridge.model import ActionState
 from orderbridge.rules.problems import Code
 from orderbridge.texts import LANGUAGES, SENTENCES, VERDICTS, problem_text, say, text
 
-# What is part of a sentence or of a line.
+# Parts of sentences or lines.
 LISTED = "arguments listing status check label mark config headings options day story states lights click facts log net"
 PARTS = ("certify.keys_", *(f"{name}." for name in f"{LISTED} liveness demo bundle import".split()))
 for _extension in installed().values():  # each adds its sentences
@@ -31,7 +31,7 @@ PAGES = ("ekran.md", "isletme.md", "pos-basvuru.md", "pos-rehberi.md")
 LETI = r"[iİ]leti(?:si|ler|yi|nin|de|den|ye)?\b"
 FOREIGN = re.compile(rf"(?<!systemd )\b(?:servis|kip(?:i|te|in|ler)?\b|{LETI}|[iİ]leri zaman)\w*", re.IGNORECASE)
 TURKISH = re.compile(r"[çğıöşüÇĞİÖŞÜ]")
-CLICKS = ("click.", "headings.")  # found by their English, as click writes it
+CLICKS = ("click.", "headings.")  # found by click's English text
 FOLDER = Path(orderbridge.__file__).parents[1]  # the daemon, and the packages beside it
 SPEAKS = re.compile(r"from orderbridge\.(texts import .*\bsay\b|message import|errors import)")
 CARRY_KEYS = {"say", "Message", "ConfigError", *(one.__name__ for one in (StoreError, *StoreError.__subclasses__()))}
@@ -58,7 +58,7 @@ def keys_said() -> set[str]:
 
 
 def test_the_daemon_uses_no_sentence_of_the_commands() -> None:
-    """Their files are not read ahead, and a daemon without a free descriptor could not open them."""
+    """Their files are not preloaded, and a daemon without a free descriptor could not open them."""
     commands = ("orderbridge/cli/", "orderbridge_certify/", "orderbridge_fleet/cli/", "orderbridge_sandbox/")
     daemon = {word for file in source() if not file.startswith(commands) for word in literals(file)}
     assert set(SENTENCES.words()) >= texts.OF_COMMANDS
@@ -67,7 +67,7 @@ def test_the_daemon_uses_no_sentence_of_the_commands() -> None:
 
 def test_a_daemon_speaks_without_a_file_once_it_has_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     texts.read_ahead()
-    SENTENCES.add("orderbridge_sandbox")  # an extension that is loaded later takes nothing away
+    SENTENCES.add("orderbridge_sandbox")  # an extension that is loaded later removes nothing
     monkeypatch.setattr(SENTENCES, "_files", {})
     assert text("bad_arguments", "en", argument="food_id", problem="missing").startswith("food_id")
     assert all(problem_text(code, "tr") for code in Code)
@@ -85,7 +85,7 @@ def _parts(command: click.Command, path: str) -> Iterator[tuple[str, click.Comma
             yield from _parts(inner, f"{path} {name}".strip())
 
 
-_context = click.Context(program, **program.context_settings)  # else click keeps a help option without -h
+_context = click.Context(program, **program.context_settings)  # otherwise click keeps a help option without -h
 for _name in program.list_commands(_context):
     program.get_command(_context, _name)
 COMMANDS = dict(_parts(program, ""))
@@ -179,8 +179,8 @@ def test_a_whole_sentence_ends_and_turkish_has_its_letters() -> None:
     assert wrong((key for key in SENTENCES if not key.startswith(PARTS)), fault) == {}
 
 
-def test_turkish_says_platform_mod_mesaj_and_ileri_tarihli() -> None:
-    """In the sentences and on every Turkish page, those that are made from words.toml included."""
+def test_turkish_uses_platform_mod_mesaj_and_ileri_tarihli() -> None:
+    """In the sentences and on every Turkish page, including those made from words.toml."""
     turkish = {key: by_language["tr"] for key, by_language in SENTENCES.items()}
     turkish |= {page: (DOCS / page).read_text() for page in PAGES}
     found = {where: FOREIGN.findall(text) for where, text in turkish.items()}
@@ -188,7 +188,7 @@ def test_turkish_says_platform_mod_mesaj_and_ileri_tarihli() -> None:
 
 
 def test_a_sentence_is_used() -> None:
-    """By its key, by the code in it, or by the name of a check of `db try`."""
+    """It is used by its key, by the code in the key, or by the name of a check of `db try`."""
     names = (check.__name__ for check in CHECKS)
     known = {*HELP, *keys_said(), *names, *(word for file in source() for word in literals(file))}
     unused = [key for key in SENTENCES if key not in known and (key.split(".") * 2)[1] not in known]
@@ -196,22 +196,22 @@ def test_a_sentence_is_used() -> None:
     assert [key for key in unused if SENTENCES[key]["en"] not in OPTIONS] == []
 
 
-# English in the program that users do not read, or that everybody reads in English.
+# English texts that users do not read, or that all read in English.
 ENGLISH = re.compile(
-    r"(?<![-/.])\b(?:the|is|are|was|were|of|not|no|and|or|that|with|has|have|cannot|must|which|it|its|there|be|been|by|for|from|to"
-    r"|a|an|than|before|after)\b(?![-/$|])"
+    r"(?<![-/.])\b(?:the|is|are|was|were|of|not|no|and|or|that|with|has|have|cannot|must|which|it|its|there|be|been|by"
+    r"|for|from|to|a|an|than|before|after)\b(?![-/$|])"
 )
 HELPS_ENGLISH = re.compile(r"default|required|usage|options:|commands:|arguments|this message", re.IGNORECASE)
 STATEMENT = re.compile(r"\b(?:SELECT|CREATE|INSERT|UPDATE|DELETE|PRAGMA|NULL|CASE|BETWEEN|IN)\b|&&")
 FOR_EVERYBODY = (
     "orderbridge_sandbox/",  # the marketplace's own words and its control interface, for developers
     "orderbridge/observe/metrics.py",  # Prometheus' HELP
-    # Messages of constraints and triggers: in the database since it was made, part of the contract.
+    # Messages of constraints and triggers: stored in the database, and part of the contract.
     *(f"orderbridge/store/{file}.py" for file in ("tables", "write_guards", "dialects/sqlite")),
-    "orderbridge/store/dialects/mysql.py",  # words of drivers, by which errors are recognised
+    "orderbridge/store/dialects/mysql.py",  # texts of drivers, which identify errors
     "orderbridge/actions.py",  # faults of the table of actions, for programmers; its help is looked up
 )
-# Words of drivers, by which errors are recognised; then words for programmers.
+# Texts of drivers, which identify errors; then texts for programmers.
 KNOWN = """no pg_hba.conf entry
 too many connections for
 connection slots are reserved
@@ -230,7 +230,7 @@ not connected""".splitlines()
 
 
 def _literals(tree: ast.AST) -> Iterator[str]:
-    """Texts that are no docstring and no key of a table; a fact in one is {}."""
+    """Texts that are neither docstrings nor keys of a table, with {} for each fact."""
     seen: set[ast.AST] = set()
     for node in ast.walk(tree):
         if isinstance(body := getattr(node, "body", None), list):
@@ -257,7 +257,7 @@ def test_every_used_key_has_a_sentence() -> None:
     assert len(keys_said()) > 5 and SENTENCES.keys() >= keys_said()
 
 
-def test_a_verdict_is_what_happened_and_what_to_do() -> None:
+def test_a_verdict_says_what_happened_and_what_to_do() -> None:
     sentences = [one for by_language in VERDICTS.values() for one in by_language.values()]
     assert [one for one in sentences if not 2 <= len(re.findall(r"\.(?: |$)", one)) <= 3] == []
 
@@ -269,7 +269,7 @@ def test_every_problem_has_its_cause_and_its_remedy() -> None:
         assert problem_text(code, language, **facts) == tuple(sentence.format_map(facts) for sentence in by_language)
 
 
-def test_before_a_configuration_is_read_the_environment_says_the_language() -> None:
+def test_before_a_configuration_is_read_the_environment_sets_the_language() -> None:
     turkish = [
         {"LANG": "tr_TR"},
         {"LANG": "en_US.UTF-8", "LC_MESSAGES": "tr_TR"},
@@ -283,8 +283,8 @@ def test_before_a_configuration_is_read_the_environment_says_the_language() -> N
 PROMISED = (
     "bad_arguments order_unknown account_missing account_needed restaurant_unknown order_completed order_cancelled"
     " courier_not_restaurant already expired withdrawn superseded order_not_found food_not_found restaurant_not_found"
-    " missing_field bad_url_id refused service_error outcome_unknown login_refused not_permitted unreachable rate_limited"
-    " timeout"
+    " missing_field bad_url_id refused service_error outcome_unknown login_refused not_permitted unreachable"
+    " rate_limited timeout"
 ).split()
 
 

@@ -3,7 +3,7 @@
 import pytest
 from benchmarks.walk import files_of, steps_of
 
-# A few more than were counted. On a slow machine the check for a restored file falls into an order's commit: 20 functions.
+# A few more than were counted. On a slow machine an order may include the check for a restored file: 20 functions.
 MOST = {"order": (46, 246), "action": (41, 255), "token": (31, 118)}
 
 

@@ -33,7 +33,8 @@ UNREADABLE = {
     "UTF-16": ("name\n".encode("utf-16"),),
     "Line 3 is not UTF-8": (HEAD.encode() + b"\nx,a,b\nx,\xfe\xf0,b",),
     "Line 1 must name the columns": (
-        b"kadikoy,a,b\n", b"name,app_secret_key\nx,a", HEAD.encode() + b",secret\n", HEAD.encode() + b",name\n", b"\0\1\2",
+        b"kadikoy,a,b\n", b"name,app_secret_key\nx,a", HEAD.encode() + b",secret\n", HEAD.encode() + b",name\n",
+        b"\0\1\2",
     ),
 }  # fmt: skip
 FLEET = {"accounts": "database", "master_key": new_master_key()}

@@ -1,6 +1,6 @@
 """Random answers: documents and envelopes of docs/interface.md with any value in any place, and broken ones.
 
-Everything is made as JSON text, because much of it no dictionary can hold: a key twice, 1e400, half of a letter.
+Everything is made as JSON text, because a dictionary cannot hold much of it: a repeated key, 1e400, a lone surrogate.
 """
 
 import json
@@ -95,7 +95,7 @@ data = members(anything, st.sampled_from(NAMES))
 
 @st.composite
 def envelopes(draw: st.DrawFn, inner: st.SearchStrategy[str]) -> str:
-    """docs/interface.md's envelope, its members there or not, of any type, in any order and perhaps twice."""
+    """Envelopes of docs/interface.md whose members may be missing, of any type, in any order, or doubled."""
     found = {
         "status": draw(st.sampled_from([*["true"] * 9, "false", "1", '"true"', "null", "", "[]"])),
         "data": draw(inner), "error": draw(st.just("") | anything), "message": draw(st.just("") | anything),
@@ -107,7 +107,7 @@ def envelopes(draw: st.DrawFn, inner: st.SearchStrategy[str]) -> str:
 
 @st.composite
 def damaged(draw: st.DrawFn, whole: st.SearchStrategy[str]) -> bytes:
-    """A body with something before or behind it, cut off anywhere, bytes turned over, put in or left out."""
+    """A body with bytes before or after it, cut off anywhere, or with bytes changed, inserted or removed."""
     body = draw(whole).encode("utf-8", "surrogatepass")
     for _ in range(draw(st.sampled_from([0, 0, 0, 1, 3]))):
         at = draw(st.integers(0, len(body)))

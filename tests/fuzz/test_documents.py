@@ -109,7 +109,7 @@ LONG = {
 
 @pytest.mark.parametrize("name", LONG)
 def test_work_grows_with_the_length_of_an_answer_and_not_with_its_square(name: str) -> None:
-    """Of processor time, and generous: the square of these lengths takes half a minute."""
+    """The limit is processor time, and generous: quadratic work would take half a minute."""
     body = LONG[name].encode()
 
     def work() -> None:

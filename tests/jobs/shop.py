@@ -60,7 +60,7 @@ class FakeClock:
 
     def true(self) -> datetime:
         """What the service's clock shows, whatever happens to ours."""
-        if (at := self.monotonic()) != self._at:  # it is asked often, and most of the time stands
+        if (at := self.monotonic()) != self._at:  # it is called often, mostly without a change
             self._at, self._true = at, START + timedelta(seconds=at)
         return self._true
 
@@ -83,7 +83,7 @@ class Line(httpx.AsyncBaseTransport):
         self._answered: dict[str, list[Hook]] = defaultdict(list)
 
     def when_leaving(self, operation: str, hook: Hook) -> None:
-        """Once, before the next request of that operation reaches the service."""
+        """Call this once, before the next request of that operation reaches the service."""
         self._leaving[operation].append(hook)
 
     def when_answered(self, operation: str, hook: Hook) -> None:
@@ -108,12 +108,12 @@ async def _step_in(hooks: list[Hook]) -> None:
 
 
 def database_error(words: str = "database is locked") -> OperationalError:
-    """As the driver raises it."""
+    """An error as the driver raises it."""
     return OperationalError("UPDATE", None, sqlite3.OperationalError(words))
 
 
 def raising(error: Exception) -> Callable[..., Any]:
-    """What fails in the place of the true function."""
+    """A replacement for a function, which raises this error."""
 
     def fail(*_: Any, **__: Any) -> None:
         raise error
@@ -122,7 +122,7 @@ def raising(error: Exception) -> Callable[..., Any]:
 
 
 def roster_of(accounts: dict[str, Account]) -> Roster:
-    """These are all there are, and all are at work here."""
+    """A roster of these accounts, all at work in this process."""
     roster = Roster(account.settings for account in accounts.values())
     roster.at_work = accounts
     return roster
@@ -186,7 +186,7 @@ class Shop:
         connection.execute("PRAGMA synchronous = OFF")  # no power is cut here, and a test has hundreds of commits
 
     def checkup(self, *, kept: Kept | None = None, **alarms: Any) -> Checkup:
-        """Of a daemon that has just started. `alarms`: in place of what is configured."""
+        """The health check of a daemon that has just started. `alarms`: replaces the configured ones."""
         settings = self.settings.model_copy(update={"alarms": config.Alarms(**alarms)} if alarms else {})
         context, roster = Context.of(settings, self.database, self.clock, kept=kept), roster_of(self.accounts)
         return Checkup(context, roster, RestoreCheck(context, roster.known))
@@ -207,7 +207,7 @@ class Shop:
         await self._wire.close()
 
     async def crash(self) -> None:
-        """What was under way is never heard of again."""
+        """Kill the daemon: its work in flight is lost."""
         await asyncio.gather(*self.outbox.executor.abandon(), return_exceptions=True)
         if self._till is not None:
             self._till.close()
@@ -232,7 +232,7 @@ class Shop:
         return polled
 
     async def drain(self) -> float:
-        """The outbox, until nothing of it can leave now and what has left is answered. Returns when to go on."""
+        """Run the outbox until nothing more can be sent now and all requests are answered. Returns when to continue."""
         while True:
             self.outbox.moved.clear()
             wait_s = await self.outbox.tick()
@@ -241,7 +241,7 @@ class Shop:
                 return wait_s
 
     async def verdict(self, row_id: int, *, within_s: float = 7200.0) -> dict[str, Any]:
-        """The daemon goes on as it does, polls at their slots, until the row has its end."""
+        """Run the daemon, with polls at their slots, until the row has ended."""
         over = self.clock.monotonic() + within_s
         while self.clock.monotonic() < over:
             wait_s = await self.drain()
@@ -290,7 +290,7 @@ class Shop:
         return int(written.lastrowid or 0)
 
     async def acted(self, action: str, order: Order | None = None, **columns: object) -> int:
-        """The same, and the outbox drained."""
+        """Write an outbox row and drain the outbox."""
         row_id = self.act(action, order, **columns)
         await self.drain()
         return row_id
@@ -322,7 +322,7 @@ class Shop:
         self.till.execute("DROP TRIGGER no")
 
     def fail_commits(self, words: str, *tables: str) -> Callable[[], None]:
-        """From now on a commit fails that leaves something in one of the tables. Returns what ends it."""
+        """From now on, commits fail that leave rows in one of the tables. Returns a function that ends this."""
         full = {table: self.count(table) for table in tables}
 
         def fail(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""Automatic accepts by load: the minutes follow the orders of the last hour, and beyond the last step a person accepts."""
+"""Automatic accepts by load: the minutes follow the orders of the last hour; after the last step a person accepts."""
 
 import asyncio
 

@@ -18,7 +18,7 @@ from orderbridge_sandbox.scenery import KADIKOY
 pytestmark = pytest.mark.plays_daemon
 
 MINUTE_S = 60.0
-STEP_S = 120.0  # the daemon runs the job each five seconds; here time costs something
+STEP_S = 120.0  # the daemon runs the job every five seconds; fewer runs keep the test fast
 FOOD = 1001
 
 

@@ -38,7 +38,7 @@ async def test_a_view_that_cannot_be_read(shop: Shop, checkup: Checkup):
 
 
 @pytest.mark.slow
-async def test_a_select_that_is_kept_open_lets_the_log_grow_and_afterwards_it_shrinks(shop: Shop, checkup: Checkup):
+async def test_while_a_select_stays_open_the_wal_grows_and_afterwards_it_shrinks(shop: Shop, checkup: Checkup):
     shop.till.execute("CREATE TABLE pos_notes (note TEXT)")
     shop.till.execute("INSERT INTO pos_notes VALUES (1), (2)")
     reading = shop.till.execute("SELECT * FROM pos_notes")
@@ -77,7 +77,7 @@ class Held(Exception):
 
 
 async def test_a_table_without_the_right_to_write(shop: Shop, checkup: Checkup):
-    """A new order waits for nobody's row: so the whole table is held."""
+    """A new order waits for no single row, so the whole table is locked."""
     order = shop.place()
     shop.database.dialect = replace(shop.database.dialect, one_writer=False)  # as on a server
 
@@ -111,7 +111,7 @@ async def test_a_database_that_is_slow(waits: list[float], slow: bool, shop: Sho
 
 
 async def test_a_lock_that_is_not_reported_yet_hides_no_problem(shop: Shop, checkup: Checkup, monkeypatch):
-    """Another program has locked a whole table. For ten seconds that may be nothing; the lamp stays red."""
+    """Another program has locked a whole table, which is reported after ten seconds. Meanwhile the lamp stays red."""
     shop.world.refuse_account("kadikoy")
     await shop.poll()
     assert names(await checkup.check()) == [("login_refused", "kadikoy")]
@@ -193,7 +193,7 @@ async def test_a_clock_that_is_wrong_by_the_services_date(behind: float, wrong: 
 
 
 @pytest.mark.parametrize("dates", [*([date] * 3 for date in UNREADABLE), ["Mon, 05 Jan 2015 00:00:00 GMT"]])
-async def test_a_date_that_says_nothing_or_came_once_is_no_alarm(dates: list[str], shop: Shop, checkup: Checkup):
+async def test_an_unreadable_or_single_date_raises_no_alarm(dates: list[str], shop: Shop, checkup: Checkup):
     await shop.poll()
     for date in dates:
         checkup.own_problems.note_date(date)

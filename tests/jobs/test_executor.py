@@ -20,7 +20,7 @@ async def test_as_many_rows_are_claimed_ahead_as_are_answered_during_a_claim():
     places = Slots(4, FakeClock())
     assert places.room(0) == 4
     await asyncio.gather(*(_request(places, 0.03) for _ in range(3)))
-    assert places.room(1) == places.room(1) == 3 + 4 - 1  # to look changes nothing
+    assert places.room(1) == places.room(1) == 3 + 4 - 1  # the call changes nothing
     await asyncio.sleep(AHEAD_S)
     assert places.room(4) == 0  # nothing was answered meanwhile
     await asyncio.gather(*(_request(places, QUICK_S + 0.01) for _ in range(4)))
@@ -28,7 +28,7 @@ async def test_as_many_rows_are_claimed_ahead_as_are_answered_during_a_claim():
 
 
 async def test_a_row_without_a_free_slot_returns_to_pending(open_shop):
-    """One place: a row that hangs in it, and one that is claimed for the place after it."""
+    """There is one slot. One row hangs in it, and another one is claimed ahead."""
     shop = await open_shop(actions={"max_in_flight": 1})
     first = shop.act("accept", await shop.taken_in())
     await shop.outbox.tick()

@@ -23,7 +23,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 def insert(connection: Connection, numbers: Sequence[int]) -> list[tuple[int, str]]:
-    """Leaves out what is negative."""
+    """Insert the numbers, except negative ones."""
     taken = [number for number in numbers if number >= 0]
     for number in taken:
         connection.execute(text("INSERT INTO kept VALUES (:number)"), {"number": number})

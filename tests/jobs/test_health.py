@@ -143,7 +143,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 
 def teller(shop: Shop) -> Checkup:
-    """Of a daemon that has just started and has an alarm command."""
+    """The health check of a daemon that has just started and has an alarm command."""
     checkup = shop.checkup(command=("alarm",), command_severity="warning")
     checkup.expect_late_polls()
     return checkup
@@ -179,7 +179,7 @@ async def test_reported_problems_are_read_by_a_later_check_if_the_first_fails(sh
     assert heard == [REFUSED]
 
 
-async def test_nothing_is_written_while_nothing_changes_but_a_sign_of_life(shop: Shop):
+async def test_without_a_change_only_a_sign_of_life_is_written(shop: Shop):
     checkup = shop.checkup()
     shop.world.refuse_account("kadikoy")
     await shop.poll()
@@ -228,8 +228,8 @@ async def test_an_open_problem_survives_a_reload_without_a_new_report(shop: Shop
     with capture_logs() as logs:
         await after.check()
         assert [(line["event"], line["code"]) for line in logs] == [("problem.ended", Code.DATABASE_RESTORED)]
-        logs.clear()  # its tables say it at once
-        await asyncio.sleep(91)  # by now it would know what only a daemon can
+        logs.clear()  # the tables show this end at once
+        await asyncio.sleep(91)  # time enough for a daemon to detect the other problem
         await after.check()
     ((event, code, seconds),) = [(line["event"], line["code"], line["seconds"]) for line in logs]
     assert event == "problem.ended" and code == Code.BOARD_UNHEARD and seconds >= 91
@@ -256,7 +256,7 @@ async def test_a_problem_known_only_to_the_previous_daemon_is_reported_once_and_
         checkup = teller(shop)
         for second in range(0, seconds, 30):
             await shop.poll()
-            if sees and second:  # it takes a while to be known
+            if sees and second:  # detected after a while
                 checkup.own_problems.begin(Code.CLOCK_WRONG, offset="+120")
             await checkup.check()
         await checkup.close()
@@ -276,7 +276,7 @@ async def test_an_alarm_command_that_fails_is_a_problem_until_it_works(shop: Sho
 
     async def look() -> set[Code]:
         found = {one.code for one in await checkup.check()}
-        await checkup.alarms.close()  # which lets what waits be sent
+        await checkup.alarms.close()  # sends the waiting message
         return found
 
     await look()

@@ -1,4 +1,4 @@
-"""The journal: a document is in it, once, before its acknowledgement is sent, and never delays orders for long."""
+"""The journal has each document once, before its acknowledgement is sent, and never delays orders for long."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ def entries(folder: Path) -> list[Entry]:
     return [entry for entry in journal.entries(journal.files(folder)) if entry is not None]
 
 
-async def test_it_is_written_before_the_acknowledgement_leaves(shop: Shop, folder: Path):
+async def test_a_document_is_journaled_before_the_acknowledgement_leaves(shop: Shop, folder: Path):
     seen: list[int] = []
 
     shop.line.when_leaving("acknowledge", lambda: seen.append(len(entries(folder))))
@@ -51,7 +51,7 @@ async def test_an_unchanged_document_is_journaled_once(shop: Shop, folder: Path)
 
 @pytest.fixture
 def full(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A disk that is full as long as the list has something in it."""
+    """A disk that is full until the returned list is empty."""
     reasons = [28]
     append = journal.append
 
@@ -78,7 +78,7 @@ async def test_a_full_disk_delays_no_order_and_the_journal_catches_up_later(shop
     assert [entry.payment_key for entry in entries(folder)] == [order.key for order in orders]
 
 
-async def test_a_document_that_no_thread_is_left_for_is_written_later(shop, folder, monkeypatch):
+async def test_without_a_free_thread_a_document_is_written_later(shop, folder, monkeypatch):
     shop.journal._inline = False
     monkeypatch.setattr(threading.Thread, "start", raising(RuntimeError("can't start new thread")))
     orders = [await shop.taken_in()]
@@ -99,14 +99,14 @@ async def test_documents_beyond_the_limit_are_dropped_and_counted(shop, folder, 
     full.clear()
     with capture_logs() as logs:
         last = await shop.taken_in()
-    (told,) = [line for line in logs if line["event"] == "journal.written_again"]
+    (written,) = [line for line in logs if line["event"] == "journal.written_again"]
     there = [entry.payment_key for entry in entries(folder)]
     assert there == [order.key for order in [*orders, last]][-len(there) :]
-    assert told["documents_missing"] == 7 - len(there) > 0
+    assert written["documents_missing"] == 7 - len(there) > 0
 
 
 class Hanging:
-    """A disk that says nothing until it is let go."""
+    """A disk that does not answer until `go` is set."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -136,7 +136,7 @@ async def test_a_hanging_disk_delays_one_poll_by_three_seconds_and_no_later_one(
     assert shop.journal.since is None
 
 
-async def test_it_is_kept_no_longer_than_the_orders(shop: Shop, folder: Path, clock: FakeClock):
+async def test_a_document_is_kept_no_longer_than_the_orders(shop: Shop, folder: Path, clock: FakeClock):
     await shop.taken_in()
     clock.ahead += timedelta(days=90)
     await shop.taken_in()

@@ -16,7 +16,7 @@ def act(lanes: Lanes, key: str) -> None:
     lanes.free_after_action(order_lane(key))
 
 
-def test_an_order_a_restaurant_and_a_food_of_one_name_are_three_lanes_and_what_is_taken_is_as_of_now() -> None:
+def test_an_order_a_restaurant_and_a_food_with_the_same_id_have_three_lanes() -> None:
     lanes, taken = Lanes(), []
     for lane in (("order", "1"), ("restaurant", "1"), ("food kadikoy", "1")):
         assert lanes.take(lane)
@@ -38,7 +38,7 @@ def test_stamps_older_than_every_poll_are_dropped() -> None:
 
 
 class LanesBesideAMemoryThatForgetsNothing(RuleBasedStateMachine):
-    """Any story of polls, acknowledgements and actions of two orders."""
+    """Any sequence of polls, acknowledgements and actions of two orders."""
 
     polls = Bundle("polls")
     keys = st.sampled_from([ONE, OTHER])

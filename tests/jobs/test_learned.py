@@ -19,7 +19,8 @@ from orderbridge_sandbox.scenery import ATASEHIR, USKUDAR
 ONE = {"id": 1, "name": "Acı", "type": "single", "operation": "-", "options": {"id": 2, "name": "Az", "price": 0}}
 WORLDS = {
     "as it is": {
-        "menu_shape": "by_restaurant", "cancelled_are_delivered": True, "list_order": "oldest_first", "list_covers": "all",
+        "menu_shape": "by_restaurant", "cancelled_are_delivered": True, "list_order": "oldest_first",
+        "list_covers": "all",
     },
     "newest first": {"menu_shape": "by_category", "list_order": "newest_first", "ids_in_capitals": True},
     "other answers": {
@@ -91,7 +92,7 @@ async def test_a_complete_without_on_the_way_is_learned(shop: Shop, tmp_path: Pa
 
 
 async def test_no_words_of_an_error_are_kept(shop: Shop):
-    """An error may quote a name, the same one to each order of a customer."""
+    """An error may quote the name of a customer, the same for each of the customer's orders."""
     shop.world.set_options(disallowed_error="Kanarya adına olmaz", disallowed_status=409)
     for _ in range(2):
         await shop.verdict(shop.act("complete", await shop.taken_in()))

@@ -128,7 +128,7 @@ async def test_a_food_stored_by_an_order_at_the_same_time_does_not_fail_the_menu
     assert len(shown(shop)) == 12
 
 
-async def test_an_ok_to_a_switch_is_the_status_of_its_food(shop: Shop):
+async def test_an_ok_for_a_switch_sets_the_status_of_its_food(shop: Shop):
     await read(shop)
     for action, status in (("deactivate_food", "inactive"), ("activate_food", "active")):
         await shop.acted(action, food_id=1001)

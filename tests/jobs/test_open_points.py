@@ -1,4 +1,4 @@
-"""One day of a chain under each setting that docs/interface.md leaves open: only the words of the service's no differ."""
+"""One day of a chain under each setting that docs/interface.md leaves open: only the ends of refused rows differ."""
 
 import asyncio
 from dataclasses import dataclass, field, fields
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.plays_daemon
 
 NO_RESTAURANT = "99999999-9999-4999-8999-999999999999"
 FOOD = 3005
-# What a tester provokes, a limit that docs/interface.md gives, what happens only as the sandbox's own time passes, and what
-# the day cannot turn: it knows its orders by their ids (test_verdicts.py), and no row of it needs the menu (test_menu.py).
+# Switches that the day does not use: provoked faults, limits of docs/interface.md, what depends on the sandbox's own
+# time, the form of ids (test_verdicts.py) and the menu (test_menu.py).
 NO_OPEN_POINTS = {
     *(field.name for group in (Pace, Trouble, Connections) for field in fields(group)),
     *"cooldown_seconds pickup_life platform_courier_life life_seconds cancel_unanswered_seconds".split(),
@@ -27,14 +27,15 @@ NO_OPEN_POINTS = {
 }
 TARGETS = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}
 
-# The end of a row that the service does not allow depends on its answer only.
+# The end of a row that the service does not allow depends only on the answer.
 A_PLAIN_NO = ("refused", "refused")
 NOT_FOUND = ("refused", "order_not_found")
 ALLOWED = ("done", None)
 PLAIN_SWITCHES: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("new_login_ends_old_token", "cancelled_are_delivered", "cooldown_restarts_on_429"), (True, False)),
-    "list_covers": ("all", "first"), "list_order": ("oldest_first", "newest_first", "shuffled"), "list_limit": (1, 2, 5),
-    "token_message": ("Token expired or invalid", "Invalid or expired access token"), "token_seconds": (300.0, 3600.0),
+    "list_covers": ("all", "first"), "list_order": ("oldest_first", "newest_first", "shuffled"),
+    "list_limit": (1, 2, 5), "token_seconds": (300.0, 3600.0),
+    "token_message": ("Token expired or invalid", "Invalid or expired access token"),
     "expiration_timezone": ("Pacific/Kiritimati", "Pacific/Pago_Pago"), "timezone": ("UTC",),
     "prepaid_suffix": (True, False), "cooldown_scope": ("application", "address", "restaurant"),
     "retry_after": ("none", "seconds", "date"), "retry_after_seconds": (None, 5.0), "login_limit": (None, 3),
@@ -46,7 +47,7 @@ PLAIN_SWITCHES: dict[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """The service's options, the daemon's configuration, and the ends of two rows that docs/interface.md leaves open."""
+    """The options of the service, the configuration, and the ends of two rows that docs/interface.md leaves open."""
 
     options: dict[str, Any] = field(default_factory=dict)
     ours: dict[str, Any] = field(default_factory=dict)
@@ -55,7 +56,7 @@ class Setting:
 
 
 def end_under(status: int) -> tuple[str, str | None]:
-    """What a no in words of its own ends in: it may be a bad token, a limit or an error of the server as well."""
+    """The end of a row that is refused with an unknown text, which may also mean a bad token, a limit or an error."""
     ends = {401: ("expired", "not_permitted"), 429: ("expired", "expired")}
     return ends.get(status, ("failed", "outcome_unknown") if status >= 500 else A_PLAIN_NO)
 
@@ -65,7 +66,7 @@ def needs_payment(theirs: int, ours: int | None) -> Setting:
 
 
 def errors_under(status: int, **more: Any) -> Setting:
-    """Of each operation at once: each row is asked for its own end."""
+    """The same status for the errors of all operations."""
     options: dict[str, Any] = {f"{name}_error_status": status for name in ("complete", "restaurant", "food")}
     return Setting(options=options | more, out_of_turn=end_under(status))
 
@@ -75,7 +76,7 @@ def out_of_turn(end: tuple[str, str | None], **options: Any) -> Setting:
 
 
 def plain_switches(turn: int) -> Setting:
-    """All turned at once, in the first three each to each of its values, then in other company."""
+    """A value for each switch. The first three turns use all values, later turns combine them in other ways."""
     switches = enumerate(PLAIN_SWITCHES.items())
     return Setting(options={name: values[(turn + turn // 3 * n) % len(values)] for n, (name, values) in switches})
 
@@ -118,7 +119,7 @@ class Day:
         return row
 
     async def quiet(self) -> None:
-        """The daemon goes on as it does, what waits leaves, then the next poll, until the service has nothing to tell."""
+        """Run the daemon until the service has no news: send what waits, then poll again."""
         for _ in range(60):  # a list of one order at a time
             await self.shop.drain()
             polled = await self.shop.poll()
@@ -139,7 +140,7 @@ class Day:
         await self.quiet()
 
     async def morning(self) -> None:
-        """Orders of each kind, and some go the whole way."""
+        """Place orders of each kind, and take some through to their end."""
         cash = self.place(payment_method="Nakit")
         prepaid = self.place(payment_method=self.shop.world.payment_names()["CREDIT_CARD"])
         pickup = self.place(courier_type="come_get", shipping_method="pickup")
@@ -158,7 +159,7 @@ class Day:
         await self.quiet()
 
     async def noon(self) -> None:
-        """Others change orders, some go where docs/interface.md shows no way, and some are asked for what is not their turn."""
+        """Other clients change orders, partly in ways that docs/interface.md lacks; some rows are out of turn."""
         world = self.shop.world
         strange, owing, gone, cancelled, early, late = (self.place(note=str(number)) for number in range(6))
         await self.quiet()
@@ -206,7 +207,7 @@ class Day:
 
 
 def test_each_switch_of_the_sandbox_is_turned() -> None:
-    """A switch that comes new to the sandbox is an open point that the daemon must survive."""
+    """Each new switch of the sandbox is an open point, which the daemon must survive."""
     turned = {name for setting in SETTINGS.values() for name in setting.options}
     assert {field.name for field in fields(Options)} - turned == NO_OPEN_POINTS
 
@@ -231,7 +232,7 @@ def covered(day: Day) -> list[Order]:
 
 
 def last_shown(day: Day) -> dict[str, int]:
-    """The service's last word about each order's status: in a list, or by its OK to an action."""
+    """The last status of each order that the service showed in a list, or set by its OK to an action."""
     words: dict[str, int] = {}
     for call in day.shop.world.calls():
         words.update(call.delivered)

@@ -23,7 +23,7 @@ def insert_foods(shop: Shop, number: int, account: str = "kadikoy", *, first: in
 
 
 async def cycle(shop: Shop, *, woken: bool = True) -> None:
-    """What the outbox does when it is woken, until nothing is left to read. Each answer comes before the next page."""
+    """Run the woken outbox until nothing is left to read. Each answer arrives before the next page is read."""
     if woken:
         shop.outbox.wake()
     while await shop.outbox.cycle() == 0:
@@ -145,7 +145,7 @@ async def test_a_row_that_crashes_the_program_is_tried_again_only_after_a_pause(
         nonlocal stumbles
         if action == Action.ACCEPT:
             return request(action, history)
-        if (stumbles := stumbles + 1) > 100:  # no time would ever pass
+        if (stumbles := stumbles + 1) > 100:  # it tries without a pause
             shop.outbox.stop()
         raise RuntimeError("a fault of ours")
 

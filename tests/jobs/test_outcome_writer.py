@@ -13,7 +13,7 @@ OVER = Verdict(ActionState.EXPIRED, "expired")
 
 
 async def read(shop: Shop, row_id: int) -> Entry:
-    """The row as the queue has it."""
+    """The row as the queue reads it."""
     shop.outbox.set_now()
     await shop.outbox.reader.everything()
     entry = shop.outbox.queue.get(row_id)
@@ -33,7 +33,7 @@ async def ended(shop, entry) -> Verdict | Fresh:
 
 @pytest.fixture
 async def entry(shop: Shop) -> Entry:
-    """An accept's."""
+    """The queue's entry for an accept."""
     return await read(shop, shop.act("accept", await shop.taken_in()))
 
 

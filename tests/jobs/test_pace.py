@@ -75,7 +75,7 @@ async def test_at_a_stop_only_waiting_polls_are_admitted() -> None:
 
 
 async def test_a_poll_is_noted_once_it_is_admitted(shop: Shop, clock: FakeClock) -> None:
-    """Noted before it waits, the note would end while its answer may still be on its way."""
+    """If it were noted before it waits, the note would end while the answer may still be on its way."""
     shop._wire.pace = Pace(1)
     left: list[float] = []
 
@@ -90,7 +90,7 @@ async def test_a_poll_is_noted_once_it_is_admitted(shop: Shop, clock: FakeClock)
 
 
 async def polls(wire: Wire, count: int) -> list[float]:
-    """When this number of polls left that were all due at the same time."""
+    """When the polls left, if this number of them were due at the same time."""
     loop, left = asyncio.get_running_loop(), list[float]()
     began = loop.time()
 
@@ -105,7 +105,7 @@ async def polls(wire: Wire, count: int) -> list[float]:
 
 
 async def test_polls_delayed_for_a_moment_leave_evenly() -> None:
-    """At most this number in any second, and those that wait in line one after another."""
+    """At most this number leave in any second; those that wait leave one after another."""
     wire = a_wire()
     wire.set_poll_rate(100)
     left = await polls(wire, 80)
@@ -120,7 +120,7 @@ async def test_polls_delayed_for_a_moment_leave_evenly() -> None:
 
 
 async def test_polls_that_are_overdue_do_not_all_open_their_connections_at_once() -> None:
-    """Of a replica's place that is taken over thousands are."""
+    """After a replica was replaced, thousands of polls are overdue."""
     wire = a_wire(2000)
     left = await polls(wire, 1000)
     assert max(sum(since <= one < since + 1 for one in left) for since in left) <= CATCH_UP_PER_S

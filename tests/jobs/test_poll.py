@@ -75,7 +75,7 @@ async def test_an_acknowledgement_is_sent_once_and_a_lost_one_follows_the_next_d
 
 
 async def test_an_acknowledgement_that_fails_again_is_logged_once_with_its_reason(shop: Shop):
-    """What `not_acknowledged` points at, at any level; a single failure is made good by the next poll."""
+    """`not_acknowledged` refers to this line. After a single failure the next poll acknowledges the order."""
     order = shop.place()
     shop.world.faults.add(Fault(operation="acknowledge", status=500, times=4))
     logged = []
@@ -99,7 +99,7 @@ async def test_no_acknowledgement_leaves_later_than_ten_seconds_after_the_answer
 
 
 async def test_a_noted_poll_whose_token_is_lost_meanwhile_does_not_leave_after_a_login(shop: Shop):
-    """What was noted is its own time, and not the login's: after a crash the next one would come too early."""
+    """The note covers the poll's own time, not a login's: after a crash, the next poll would leave too early."""
     await shop.poll()
     reserve = shop.polls.reserve
 
@@ -303,7 +303,7 @@ async def test_the_marketplaces_text_is_stored_in_detail_and_not_logged(shop: Sh
 
 
 class Gate:
-    """Holds the requests for orders up where they leave, in the order in which they came."""
+    """Holds the requests for orders back, in the order in which they came."""
 
     def __init__(self, shop: Shop) -> None:
         self.held: list[asyncio.Event] = []
@@ -316,7 +316,7 @@ class Gate:
 
 
 async def begin(shop: Shop, *names: str) -> list[asyncio.Task[Polled]]:
-    """Their polls, each asked for after the one before it; a moment later."""
+    """Start their polls one after another, and wait a moment."""
     polls = []
     for name in names:
         await shop.accounts[name].session.token()

@@ -68,7 +68,7 @@ async def test_a_slowly_written_note_still_covers_the_whole_poll(notes, book, cl
 
     async def run(work: Any, **options: Any) -> Any:
         done = await real(work, **options)
-        await asyncio.sleep(next(slow, 0.0))  # on a slow disk, or for a standby, a commit returns when it returns
+        await asyncio.sleep(next(slow, 0.0))  # a commit may be slow on a disk or with a standby
         return done
 
     book.database.run = run  # type: ignore[method-assign]
@@ -87,7 +87,7 @@ async def test_with_many_accounts_a_note_waits_for_others_and_not_for_long(notes
     after = asyncio.create_task(notes.succeeded(good("kadikoy")))
     await asyncio.sleep(AFTER_S / 2)
     assert book.commits == 0
-    await notes.reserve("moda")  # takes along what waits
+    await notes.reserve("moda")  # also writes the waiting notes
     await after
     assert (book.commits, clock.monotonic() - began) == (1, pytest.approx(AFTER_S / 2 + BEFORE_S))
     await notes.succeeded(good("moda"))

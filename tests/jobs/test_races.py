@@ -9,14 +9,14 @@ from orderbridge.store import orders
 from orderbridge_sandbox import Fault, When
 
 
-async def test_a_row_that_ends_during_a_poll_makes_its_status_not_count(shop: Shop):
+async def test_a_status_does_not_count_if_a_row_of_its_order_ends_during_the_poll(shop: Shop):
     shop.world.faults.add(Fault.drop("acknowledge", when=When.BEFORE))
     order = shop.place()
     await shop.poll()
     shop.world.faults.add(Fault.drop("accept", when=When.BEFORE))
     row = await shop.acted("accept", order, valid_minutes=1)
     shop.world.faults.add(Fault.error("get_current", 500, "hata"))
-    await shop.poll()  # no look
+    await shop.poll()  # cannot resolve the row
     shop.line.when_answered("get_current", shop.drain)
     polled = await shop.poll()
     assert shop.end(row) == ("failed", "outcome_unknown", None)
@@ -24,7 +24,7 @@ async def test_a_row_that_ends_during_a_poll_makes_its_status_not_count(shop: Sh
 
 
 async def test_the_lane_is_held_until_the_acknowledgement_is_noted(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    """What goes next may be judged by it: an accept's absence from a list, for one."""
+    """The next action may be judged by this note, for example an accept whose order is missing from a list."""
     held, note = [], orders.mark_acknowledged
 
     def watched(connection, marks):
@@ -43,7 +43,7 @@ async def test_recovery_skips_a_row_whose_verdict_is_being_written(shop: Shop, m
     async def slowly(work):
         monkeypatch.undo()
         with shop.database.engine.connect().execution_options(orderbridge_read=True) as connection, connection.begin():
-            connection.exec_driver_sql("SELECT count(*) FROM delivery_actions").all()  # its moment is this one
+            connection.exec_driver_sql("SELECT count(*) FROM delivery_actions").all()  # begins the read here
             await shop.outbox.quiet()
             return work(connection)
 

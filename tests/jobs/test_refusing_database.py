@@ -131,7 +131,7 @@ async def test_an_order_refused_by_a_broken_trigger_is_a_problem_until_the_trigg
     shop.refuse("UPDATE ON delivery_orders" if is_known else "INSERT ON delivery_orders", NO_SUCH_TABLE)
     await shop.poll()
     assert not order.acknowledged
-    waiting = [("unanswered", order.key)] if is_known else []  # as far as the tables know
+    waiting = [("unanswered", order.key)] if is_known else []  # which the tables show, too
     assert open_codes(shop) == [("not_stored", "kadikoy"), *waiting]
     shop.allow()
     await shop.poll()

@@ -120,7 +120,7 @@ async def refused_and_cancelled(shop: Shop) -> Order:
     (REOPENED, 1, SECOND_WINS, ("RECEIVED", "kadikoy")),
     ({2: "account = 'besiktas'"}, 1, SECOND_WINS, ("CANCELED", "besiktas")),
 ], ids=["the older", "the newer", "the older again", "a clock set back", "reopened", "of two accounts"])  # fmt: skip
-async def test_of_several_documents_the_newest_counts_and_an_end_is_an_end(changes, named, fates, stored, shop):
+async def test_of_several_documents_the_newest_counts_and_an_end_is_final(changes, named, fates, stored, shop):
     order = await refused_and_cancelled(shop)
     for row_id, change in changes.items():
         shop.till.execute(f"UPDATE delivery_quarantine SET {change} WHERE id = ?", (row_id,))

@@ -11,13 +11,13 @@ PATIENCE_S = 5.0
 
 
 async def given_to_another(outbox: Outbox, account: str = "kadikoy") -> None:
-    """As when what is in flight has taken too long (jobs.accounts_at_work)."""
+    """Another replica gets the account while work is in flight, as after LEAVE_S (jobs.accounts_at_work)."""
     outbox.release([account])
     await asyncio.sleep(0.001)
 
 
 async def test_a_row_whose_outcome_was_not_written_gives_its_lane_back(shop: Shop):
-    """Should the account come back, its order is acknowledged again, and its rows leave."""
+    """If the account comes back, its order can be acknowledged again, and its rows can be sent."""
     order = await shop.taken_in()
     shop.refuse("UPDATE ON delivery_actions", when="NEW.state = 'done'")
     await shop.acted("accept", order)

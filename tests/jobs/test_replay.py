@@ -94,7 +94,7 @@ async def test_blanked_and_damaged_documents_are_reported_and_an_older_one_is_us
 
 @pytest.mark.plays_daemon
 async def test_documents_that_are_kept_count_by_their_time(shop: Shop, folder: Path):
-    """The trigger of the POS refused an order and its cancellation; the cancellation's line never got into the journal."""
+    """The POS's trigger refused an order and its cancellation, and the journal lacks the cancellation."""
     shop.refuse("INSERT ON delivery_orders")
     order = shop.place()
     await shop.poll()
@@ -102,7 +102,7 @@ async def test_documents_that_are_kept_count_by_their_time(shop: Shop, folder: P
     await shop.poll()
     (file,) = journal.files(folder)
     file.write_bytes(file.read_bytes().splitlines(keepends=True)[0])
-    assert fates(shop, folder) == {order.key: Decision.REFUSED}  # by which the older one does not become the newest
+    assert fates(shop, folder) == {order.key: Decision.REFUSED}  # so the older one does not count as the newest
     assert [row["times_seen"] for row in shop.rows("SELECT times_seen FROM delivery_quarantine")] == [1, 1]
     shop.allow()
     assert fates(shop, folder) == {order.key: Decision.TAKEN_IN}

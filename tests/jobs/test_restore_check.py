@@ -80,7 +80,7 @@ async def test_an_older_copy_is_reported_with_what_it_lacks(shop: Shop, keeper: 
 
 
 async def test_the_journal_shows_an_older_copy_that_an_old_mark_does_not(shop: Shop, keeper: Keeper, restore):
-    """The machine died seconds after the last order, and before the word was written."""
+    """The machine failed seconds after the last order, before the mark was written."""
     shop.back_up()
     await asyncio.sleep(1)
     await shop.taken_in()
@@ -104,11 +104,11 @@ async def test_an_older_copy_is_found_while_the_daemon_runs(shop: Shop, keeper: 
 @pytest.mark.parametrize("is_noted", [True, False])
 @pytest.mark.parametrize("is_older", [True, False])
 async def test_an_older_copy_beside_the_wal_of_a_newer_file_is_refused(shop: Shop, keeper: Keeper, is_older, is_noted):
-    """SQLite would mix both, and the generation would be the newer one's. The last -wal may have begun after the mark."""
+    """SQLite would mix both, with the generation of the newer file. The last -wal may have begun after the mark."""
     await shop.taken_in()
     if is_older:
         shop.back_up()
-    for _ in range(2):  # of one -wal, and of the next one
+    for _ in range(2):  # within one -wal, and within the next one
         await shop.taken_in()
         await keeper.check.check()
         assert shop.one("PRAGMA wal_checkpoint(RESTART)")["busy"] == 0
@@ -144,7 +144,7 @@ async def test_a_check_that_comes_after_another_one_keeps_what_is_known_of_the_w
 
 
 async def test_a_copy_that_was_made_safe_before_a_crash_keeps_its_own_wal(shop, keeper, restore, monkeypatch):
-    """The mark is still the one of the newer file then, and the last poll may not be in the tables."""
+    """The mark is still that of the newer file, and the tables may lack the last poll."""
     shop.back_up()
     await shop.taken_in()
     await asyncio.sleep(NOTE_EVERY_S)
@@ -206,7 +206,7 @@ async def test_a_new_database_counts_as_an_older_copy(journal, was_lost, missing
     pytest.param(3600, False, id="by a till's own clock, which is wrong"),
     pytest.param("soon", False, id="no time at all"),
 ])  # fmt: skip
-async def test_of_an_older_copy_a_row_is_sent_only_where_it_is_certainly_new(shop, restore, clock, created, is_sent):
+async def test_after_an_older_copy_only_certainly_new_rows_are_sent(shop, restore, clock, created, is_sent):
     await begun(shop)
     await shop.taken_in()
     shop.back_up()
@@ -249,7 +249,7 @@ async def test_no_row_is_sent_while_the_database_refuses_to_end_those_of_the_cop
 
 
 async def test_polls_are_held_until_the_last_ones_cooldown_is_over(shop: Shop, keeper: Keeper, restore):
-    """Though the copy knows of no poll, and the mark may not know of the last one; and polls alone are no alarm."""
+    """The copy lacks the polls, and the mark may lack the last one. Polls alone raise no alarm."""
     shop.back_up()
     await shop.poll()
     await asyncio.sleep(2.5)
@@ -316,7 +316,7 @@ async def test_a_device_that_was_revoked_after_the_copy_stays_revoked(shop: Shop
 
 
 async def test_a_hanging_disk_of_the_mark_is_reported_and_delays_nothing(shop: Shop, keeper: Keeper, monkeypatch):
-    """Of what waits meanwhile only the newest is written."""
+    """Of the marks that wait meanwhile, only the newest is written."""
     gate, entered, written = threading.Event(), threading.Event(), []
 
     def hangs(_: Path, document: object) -> None:
@@ -342,7 +342,7 @@ async def test_a_hanging_disk_of_the_mark_is_reported_and_delays_nothing(shop: S
     assert not keeper.known.has(Code.LAST_WORD_NOT_WRITTEN)
 
 
-async def test_a_mark_that_no_thread_is_left_for_is_reported(shop: Shop, keeper: Keeper, monkeypatch):
+async def test_a_mark_that_cannot_be_written_for_lack_of_a_thread_is_reported(shop: Shop, keeper: Keeper, monkeypatch):
     file = keeper.check._file = high_water.SidecarWriter(keeper.word)
     monkeypatch.setattr(threading.Thread, "start", raising(RuntimeError("can't start new thread")))
     await shop.taken_in()

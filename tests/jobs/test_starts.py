@@ -15,7 +15,7 @@ WANTED = "2026-03-02 15:00:00"  # three hours after the shop has opened
 
 
 def follow(shop: Shop, **how: bool) -> list[str]:
-    """One look, and what begins by it."""
+    """Note the starts that are due. Returns the orders that begin now."""
     now = shop.clock.now()
     found = shop.database.read_now(lambda tx: order_times.due(tx, now, ISTANBUL, lambda *_: 30))
     shop.database.write_now(lambda tx: order_times.note(tx, now, found, **how))

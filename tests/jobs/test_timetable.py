@@ -25,7 +25,7 @@ def database() -> SimpleNamespace:
 
 @pytest.fixture
 async def timetable(clock, database, monkeypatch, caplog) -> AsyncIterator[Timetable]:
-    """One that has started; at the end the scheduler must have had nothing to say."""
+    """A started timetable, whose scheduler must not have logged anything at the end."""
     now = SimpleNamespace(now=lambda zone: clock.now().astimezone(zone))
     for part in ("schedulers.base", "executors.base", "triggers.date"):
         monkeypatch.setattr(f"apscheduler.{part}.datetime", now)
@@ -81,7 +81,7 @@ async def test_a_job_planned_again_runs_only_at_its_new_time(timetable: Timetabl
 
 
 async def test_a_job_runs_once_at_a_time(timetable: Timetable, clock: FakeClock):
-    """What comes due while it runs is called at its end, and what it then returned is not asked."""
+    """If it becomes due while it runs, it runs again at its end, whatever it returned."""
     job = Calls(clock, 1000.0, takes=10.0)
     timetable.start()
     timetable.plan("lists", 0.0, job)

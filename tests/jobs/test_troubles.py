@@ -122,7 +122,7 @@ async def test_a_lock_of_minutes_is_reported_once_with_its_end(shop: Shop):
 
 
 async def test_trouble_that_comes_and_goes_is_logged_once_a_minute(shop: Shop):
-    """One table refuses what others take: each second work fails, and other work succeeds."""
+    """One table refuses all writes: every second unit of work fails, and the others succeed."""
     trouble = shop.database.trouble
     with capture_logs() as logs:
         for _ in range(70):
@@ -149,7 +149,7 @@ async def test_writes_to_a_read_only_database_are_tried_with_pauses(shop: Shop, 
     work = asyncio.create_task(shop.outbox.run())
     await asyncio.sleep(10)
     assert not work.done()
-    assert 2 <= tries <= 60  # each of them together and alone, twice a second
+    assert 2 <= tries <= 60  # at most six in a second
     work.cancel()
 
 

@@ -22,7 +22,7 @@ ACTIONS = [*BEFORE, *ABOUT]
 
 
 async def asked(shop: Shop, action: str, **columns: object) -> int:
-    """A row whose action is due: its order, restaurant or food is as the action finds it, and acknowledged."""
+    """A row whose action is possible: its order, restaurant or food has the status for it, and is acknowledged."""
     if action in BEFORE:
         order = await shop.taken_in(status_id=BEFORE[action])
         return shop.act(action, order, **columns)

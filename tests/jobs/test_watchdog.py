@@ -20,7 +20,7 @@ def of_unit(key: str) -> float:
 
 
 async def found_after(hung_at: float, clock: FakeClock) -> float:
-    """Seconds from when a thread of the database is not free again until the watchdog is fed for the last time."""
+    """Seconds from when a thread of the database hangs until the watchdog is fed for the last time."""
 
     async def never() -> None:
         if clock.monotonic() >= hung_at:

@@ -60,7 +60,7 @@ REFUSED: dict[str, tuple[Columns, str, str]] = {
 
 
 def put(shop: Shop, columns: Columns, key: str) -> int:
-    """INSERT, as the driver does it. Bytes under `text of …` are cast to text: what a driver of another charset does."""
+    """INSERT as a driver does. Bytes under `text of …` are cast to text, as by a driver with another charset."""
     names, marks, values = [], [], []
     for name, value in columns.items():
         names.append(name.removeprefix("text of "))
@@ -79,7 +79,7 @@ def overwrite(shop: Shop, row_id: int, columns: Columns) -> None:
 
 
 async def with_a_right_one_beside(shop: Shop, columns: Columns) -> Columns:
-    """The wrong row, after everything that the outbox can do at once; the right row beside it must be done."""
+    """The wrong row after a run of the outbox, which must have done the right row beside it."""
     order, other = await shop.taken_in(), await shop.taken_in()
     ours = {name: value for name, value in columns.items() if name.removeprefix("text of ") in DAEMONS}
     wrong = put(shop, {name: value for name, value in columns.items() if name not in ours}, order.key)
@@ -91,13 +91,13 @@ async def with_a_right_one_beside(shop: Shop, columns: Columns) -> Columns:
 
 
 @pytest.mark.parametrize("code", build.REFERENCES)
-def test_each_that_the_reference_lists_is_tried(code: str):
+def test_each_wrong_row_of_the_reference_is_tried(code: str):
     (line,) = re.findall("(?:ends|satır) `refused`[^:]*: (.*)", build.REFERENCES[code].read_text("utf-8"))
     assert re.findall(r"`(\w+)`", re.sub(r"\(.*?\)", "", line)) == list(ROWS)
 
 
 @pytest.mark.parametrize("code", ROWS)
-async def test_it_ends_with_its_code(code: str, open_shop):
+async def test_a_wrong_row_ends_with_its_code(code: str, open_shop):
     shop = await open_shop("kadikoy", "besiktas")
     for account in shop.accounts.values():
         account.restaurants_known = True

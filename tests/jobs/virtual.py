@@ -36,7 +36,7 @@ class _Selector(selectors.DefaultSelector):
         return ready
 
     def _working(self) -> threading.Thread | None:
-        """A thread whose end must not come late because a timer was near."""
+        """A running thread for which the time must wait; None: none, or only hanging ones."""
         return next((one for one in threading.enumerate() if one.name == DETACHED and one not in self._hanging), None)
 
 

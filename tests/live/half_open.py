@@ -1,4 +1,4 @@
-"""A connection to a server that can be cut silently: data are no longer passed on, without an error."""
+"""A TCP proxy that can be cut silently: it stops passing data on, without an error."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 
 class Line:
-    """On a port of this machine's own."""
+    """Listens on a local port of its own."""
 
     def __init__(self, host: str, port: int) -> None:
         self._there = host, port
@@ -37,7 +37,7 @@ class Line:
                 await self._passes.wait()
                 writer.write(data)
                 await writer.drain()
-        await self._passes.wait()  # nor is an end passed on
+        await self._passes.wait()  # an end of the stream is not passed on, either
         writer.close()
 
     @contextlib.contextmanager

@@ -48,7 +48,7 @@ LOST: dict[str, Callable[[Path], object]] = {
 
 @contextlib.contextmanager
 def stopped(daemon: asyncio.subprocess.Process) -> Iterator[None]:
-    """What happens to its files is one thing for it: halfway through, its own end would take -wal and -shm along."""
+    """Pause the process, so that it sees all changes of its files at once: ending amid them, it would delete some."""
     daemon.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, daemon.pid, os.WSTOPPED)
     try:

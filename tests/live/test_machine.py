@@ -25,7 +25,7 @@ async def test_kills_at_random_moments_lose_nothing(configuration: Path, till: T
                         till.accept(order)
             if number == 1:  # the others may be killed before anything has come in
                 await until(lambda placed=placed: any(order.acknowledged for order in placed[15:]))
-            await asyncio.sleep(0.5 + 2 * random.random())  # the moment is the point
+            await asyncio.sleep(0.5 + 2 * random.random())  # a random moment
             await ended(daemon, signal.SIGKILL)
         stored = {row["payment_key"] for row in till.rows("SELECT payment_key FROM delivery_orders")}
         assert {order.key for order in placed if order.acknowledged} <= stored

@@ -21,12 +21,12 @@ from orderbridge_sandbox import Fault, World
 from orderbridge_sandbox.scenery import KADIKOY
 from orderbridge_sandbox.state import Order
 
-AWAY_S = 6.5  # longer than any job waits after a failure; the length is the point, so it is slept through
+AWAY_S = 6.5  # of real time: longer than any job waits after a failure
 POSTGRESQL, MARIADB = databases.SERVERS
 
 
 class Pos:
-    """What a POS does on the server, with a connection that is tried before each statement: it outlives the server."""
+    """A POS on the server. Its connection is tested before each statement, so it survives a restart of the server."""
 
     def __init__(self, url: str) -> None:
         self.engine = create_engine(url, pool_pre_ping=True, isolation_level="AUTOCOMMIT")
@@ -74,8 +74,8 @@ def settled(configuration: Path, pos: Pos, server: Server) -> Path:
 
 
 async def test_an_absent_server_is_reported_twice(settled: Path, server: Server, pos: Pos, world: World):
-    """Once when it goes, once when it is back. What the service answered meanwhile is not forgotten."""
-    hold_up(settled, 30.0)  # while the server stops; a poll that it caught on the way is made again after that
+    """Once when it goes, once when it is back. An answer of the service in between is not lost."""
+    hold_up(settled, 30.0)  # so that no poll leaves while the server stops
     first = world.place_order(restaurant_id=KADIKOY)
     async with process(settled) as daemon:
         await until(lambda: first.acknowledged and not pos.rows("SELECT 1 FROM delivery_accounts WHERE state <> 'ok'"))
@@ -133,7 +133,7 @@ async def test_a_reload_with_a_silent_server_changes_nothing(within, settled, se
     with server.frozen():
         running.reload()
         for _ in range(50):
-            await asyncio.sleep(0.01)  # the loop turns meanwhile
+            await asyncio.sleep(0.01)  # the loop runs meanwhile
         assert running._daemon is first
         assert running._reloading is not None
         if within < 1:
@@ -142,7 +142,7 @@ async def test_a_reload_with_a_silent_server_changes_nothing(within, settled, se
     await running._reloading
     await left_behind()
     late = world.place_order(restaurant_id=KADIKOY)
-    await until(lambda: late.acknowledged)  # by the first one, it may be, while it stops
+    await until(lambda: late.acknowledged)  # perhaps by the first daemon, while it stops
     await until(lambda: running._daemon is not None and (running._daemon is first) is (within < 1))
     running.end()
     await task

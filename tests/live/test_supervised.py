@@ -16,7 +16,7 @@ from orderbridge_sandbox.scenery import KADIKOY
 
 
 class Supervisor:
-    """Hears what the daemon says; its watchdog messages and its status apart."""
+    """Receives the daemon's messages, with those of the watchdog and the status kept apart."""
 
     def __init__(self, place: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)

@@ -59,7 +59,7 @@ def failure(error: str, message: str | None = None) -> bytes:
 
 
 def processor_seconds(work: Callable[[], object]) -> float:
-    """What `work` takes of the processor, without what coverage takes beside it."""
+    """The processor seconds of `work`, without those of coverage."""
     tracer = sys.gettrace()
     sys.settrace(None)
     began = process_time()

@@ -11,12 +11,12 @@ from pathlib import Path
 from orderbridge_sandbox import tls
 from orderbridge_sandbox.options import Line as Certified
 
-PATIENCE_S = 300.0  # of a client; it is never waited for: see `skip`
+PATIENCE_S = 300.0  # a client's timeout, which `skip` skips
 Talk = Callable[["Line"], Awaitable[None]]
 
 
 def skip(seconds: float) -> None:
-    """The loop's clock goes on by so much: a timeout passes at the moment that the test wants, on any machine."""
+    """Advance the loop's clock, so that a timeout passes when the test wants, on any machine."""
     loop = asyncio.get_running_loop()
     time = loop.time
     loop.time = lambda: time() + seconds  # type: ignore[method-assign]
@@ -50,7 +50,7 @@ class Line:
             pass
 
     async def never(self) -> None:
-        """Hears a request, and the client's patience is at its end."""
+        """Read a request, and let the client's timeout pass."""
         await self.request()
         skip(PATIENCE_S)
         await self.until_closed()
@@ -103,7 +103,7 @@ async def serving(talk: Talk, tls: ssl.SSLContext | None) -> AsyncIterator[Serve
 
 @dataclass(frozen=True)
 class Certificates:
-    """The file of the authority that clients trust, and server contexts: good, old (TLS 1.1) and with bad certificates."""
+    """The CA file that clients trust, and contexts of servers: good, old (TLS 1.1) and with bad certificates."""
 
     ca_file: Path
     contexts: dict[str, ssl.SSLContext]

@@ -167,8 +167,9 @@ async def test_many_logins_go_a_few_at_a_time(wire: Wire, service: Service) -> N
 
 PAGE = b"<html><body><h1>Sorry</h1></body></html>"
 ANSWERS: list[tuple[int, bytes, type[MarketplaceError]]] = [
-    (200, failure("olmaz", "başka bir sebep"), Refused), (500, failure("eksik alan"), Refused), (401, b"", Unauthorized),
-    (200, failure("yetkisiz erişim"), Unauthorized), (200, failure("çok fazla istek"), RateLimited), (429, b"", RateLimited),
+    (200, failure("olmaz", "başka bir sebep"), Refused), (500, failure("eksik alan"), Refused),
+    (401, b"", Unauthorized), (200, failure("yetkisiz erişim"), Unauthorized),
+    (200, failure("çok fazla istek"), RateLimited), (429, b"", RateLimited),
     (500, PAGE, ServiceFailed), (502, PAGE, UnknownOutcome), (200, PAGE, UnknownOutcome), (204, b"", UnknownOutcome),
     (302, b"", UnknownOutcome), (404, PAGE, UnknownOutcome),
 ]  # fmt: skip
@@ -177,7 +178,7 @@ ANSWERS: list[tuple[int, bytes, type[MarketplaceError]]] = [
 @pytest.mark.interface("Endpoints 1", "Authentication 2")
 @pytest.mark.parametrize("status, body, kind", ANSWERS)
 async def test_every_operation_reads_answers_alike(status, body, kind, wire, service) -> None:
-    """Only a 401 is: after one login, and not of a poll, whose cooldown runs, and not of a login."""
+    """Only a 401 is answered by a login and a repeat, except of a poll, whose cooldown runs, and of a login."""
     keys = {"app_secret_key": "a", "rest_secret_key": "b"}
     calls = {**REPEATED, "poll": lambda client: client.current_orders(), "login": lambda _: login(wire, **keys)}
     for name, call in calls.items():
@@ -258,7 +259,7 @@ async def test_a_failed_login_fails_a_call_only_if_unsent_or_refused(name, error
 
 
 async def test_the_poll_is_not_repeated_but_the_next_has_a_good_token(client: Client, service: Service) -> None:
-    """One that is refused straight after its login is never NotSent: its cooldown runs."""
+    """A poll that is refused right after its login never raises NotSent, because its cooldown runs."""
     service.answers = [DENIED, (200, listing()), DENIED, DENIED]
     caught = await error_of(client.current_orders())
     assert (type(caught), caught.code, caught.http_status) == (Unauthorized, "unauthorized", 401)

@@ -211,7 +211,7 @@ BAD |= {"not_yet_valid": "tls_not_yet", "old": "tls_version"}
 
 @pytest.mark.parametrize("which", BAD)
 async def test_an_untrusted_certificate(which: str, certificates: Certificates, make_wire: MakeWire) -> None:
-    """The server that is too old cuts the line, as some do, in place of the alert that names the reason."""
+    """The outdated server closes the connection, as some do, instead of sending an alert with the reason."""
     talk, seen = answering(http_answer(OK))
     async with serving(talk, certificates.contexts[which]) as server:
         caught = await error_of(put(make_wire(server)))

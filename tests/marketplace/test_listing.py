@@ -54,7 +54,8 @@ BAD = {
         '{"payment_key": "%s0"}' % KEY, '{"payment_key": "%s"}' % KEY.replace("0b", "٠b"),
     ),
     "not_json": (
-        "nul", "undefined", "+5", "05", "5 x", '"bad \\x escape"', "{key: 1}", '{"a" 1}', '{"a": %s, "b" 1}' % ("9" * 5000),
+        "nul", "undefined", "+5", "05", "5 x", '"bad \\x escape"', "{key: 1}", '{"a" 1}',
+        '{"a": %s, "b" 1}' % ("9" * 5000),
         '{"a": 1,}', '{"a": "]}" "b", "c": [{"d": "\\""}]}', '{"a": [1}', '[{"a": 1]',
     ),
 }  # fmt: skip
@@ -62,7 +63,7 @@ BAD = {
 
 @pytest.mark.parametrize("element, reason", [(one, reason) for reason, elements in BAD.items() for one in elements])
 def test_a_bad_element_affects_no_other(element: str, reason: str) -> None:
-    """Twice: from the first broken one on, elements are cut in another way."""
+    """There are two, because elements are split in another way from the first broken one on."""
     documents = read_listing(listing(GOOD, element, GOOD, element, GOOD))
     good, bad = (GOOD, None, KEY), (element, reason, None)
     assert [(one.payload, one.reason, one.payment_key) for one in documents] == [good, bad, good, bad, good]
@@ -136,7 +137,8 @@ ORDER = '{"payment_key": "%s", "x": %%s}' % KEY
     ("[" * 99 + "]" * 99, None), ("[" * 100 + "]" * 100, "not_json"), ("[" * 5000 + "]" * 5000, "not_json"),
     ("[%s1]" % ("1," * 99_000), None), ("[%s1]" % ("1," * 100_001), "not_json"),
     ("[%s[]]" % ("[]," * 60_000), "not_json"), ('"%s"' % ("[,]" * 300_000), None),
-], ids=["100 deep", "101 deep", "deeper", "many values", "too many values", "too many lists", "a long text"])  # fmt: skip
+], ids=["100 deep", "101 deep", "deeper", "many values", "too many values", "too many lists", "a long text"],
+)  # fmt: skip
 @pytest.mark.parametrize("before", [SMALL, "{5}"], ids=["after a good one", "after a broken one"])
 def test_an_oversized_element_affects_no_other(before: str, inside: str, reason: str | None) -> None:
     _, document, after = read_listing(listing(before, ORDER % inside, SMALL))
@@ -203,7 +205,7 @@ def test_the_memory_of_documents_is_limited_and_holds_no_customer(monkeypatch: p
 @settings(deadline=None)
 @given(data=st.data())
 def test_a_list_reads_the_same_whatever_was_read_before(data: st.DataObject) -> None:
-    """Lists damaged here and there, one after another: each is what it is to a reader without memory."""
+    """Lists with damage, read one after another, give the same as to a reader without a memory."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         bodies = []
         for _ in range(data.draw(st.integers(1, 4))):

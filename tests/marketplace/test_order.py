@@ -15,7 +15,7 @@ from orderbridge.model import Differs, Order
 def read(value: dict[str, Any] | str) -> Order:
     (document,) = read_listing(listing(value if isinstance(value, str) else text(value)))
     delivered = read_order(document, payment_codes=CODES)
-    # A document changed for one test does not add up any more: that is test_sums' affair.
+    # The amounts of a changed document no longer add up, which only test_sums.py tests.
     return replace(delivered, problems=tuple(code for code in delivered.problems if "total_mismatch" not in code))
 
 
@@ -64,7 +64,8 @@ INTEGER_FIELDS = {
     "foods.option_groups.options.id": "option_id",
 }  # fmt: skip
 TEXT_FIELDS = {
-    **{name: name for name in ("restaurant_id", "restaurant_name", "shipping_method", "payment_method", "courier_type")},
+    **{name: name for name in ("restaurant_id", "restaurant_name", "shipping_method")},
+    **{name: name for name in ("payment_method", "courier_type")},
     "date": "ordered_at", "customer.name": "customer_name", "customer.phone": "customer_phone",
     **{f"address.{name}": name for name in ("address", "apartment_no", "building_no")},
     **{f"address.{name}": name for name in ("neighborhood_name", "district_name", "city_name")},
@@ -75,7 +76,7 @@ TEXT_FIELDS = {
 
 
 def read_field(path: str, served: str, attribute: str) -> tuple[object, set[str]]:
-    """What is read of an order with one field served so, and the problems apart from those of its meaning."""
+    """What is read if one field is served so, and the problems, except those of its meaning."""
     document: dict[str, Any] = order()
     inner: Any = document
     *way, last = path.split(".")
@@ -86,11 +87,11 @@ def read_field(path: str, served: str, attribute: str) -> tuple[object, set[str]
     (item,) = delivered.facts.items
     holder = item.options[0] if "option_groups" in way else item if way[:1] == ["foods"] else delivered.facts
     of_meaning = ("missing:", "not_positive:")
-    codes = {*delivered.problems, *delivered.remarks}  # which is which, test_readings has
+    codes = {*delivered.problems, *delivered.remarks}  # test_readings.py tests which is which
     return getattr(holder, attribute), {code for code in codes if not code.startswith(of_meaning)}
 
 
-# What is read of a value, and its problem: as it was served.
+# By what is read and its problem: the served values.
 AMOUNTS: dict[tuple[str | None, str | None], tuple[str, ...]] = {
     ("0", None): ("0", "0e999999", "-0.0"), ("1", None): ("1." + "0" * 9000,), ("7", None): ('"+7"',),
     ("12", None): ('" 12 "',), ("12.5", None): ("12.5", "12.50000", '"12.50"', '"12,50"'), ("100", None): ("1E+2",),
@@ -107,7 +108,8 @@ AMOUNTS: dict[tuple[str | None, str | None], tuple[str, ...]] = {
     (None, "amount_out_of_range"): ("10000000000", "9999999999.99995", "1e400", "1e999999"),
     (None, "not_a_number|amount_out_of_range"): ("9" * 5000,),
     (None, "not_a_number"): (
-        '"1.234.56"', '"1.234.5678"', '"1,234,56"', '"12,34,567"', '"12.50 TL"', '"1_000"', '"١٢"', '"abc"', '"NaN"', "NaN",
+        '"1.234.56"', '"1.234.5678"', '"1,234,56"', '"12,34,567"', '"12.50 TL"', '"1_000"', '"١٢"', '"abc"', '"NaN"',
+        "NaN",
         "Infinity", "true", "[1]", '{"amount": 12}',
     ),
 }  # fmt: skip
@@ -178,7 +180,8 @@ CHANGES: dict[Differs, list[dict[str, Any]]] = {
         {"courier_type": "platform_courier"},
     ],
     Differs.PRINT: [
-        {"note": "Zile basın"}, {"total": "231.5"}, {"order_tip": "6"}, {"payment_method": "Kredi Kartı"}, {"foods": []},
+        {"note": "Zile basın"}, {"total": "231.5"}, {"order_tip": "6"}, {"payment_method": "Kredi Kartı"},
+        {"foods": []},
         {"foods": [food(note="acılı")]}, {"foods": [food(option_groups=[])]},
     ],
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """Documents with undescribed shapes and words: what is read, what a person must check, what is auto-accepted.
 
-A wrong guess must never look like an order that can be cooked, and a harmless form must stop nothing. Each row changes an
-ordinary order of two lines; `columns` are what differs from it.
+A wrong guess must never look like an order that can be cooked, and a harmless form must stop nothing. Each row changes
+an ordinary order of two lines; `columns` are the differences.
 """
 
 from decimal import Decimal
@@ -41,8 +41,9 @@ def picked(options: Any) -> dict[str, Any]:
 
 TWO_LINES = {"names": ["Adana Dürüm", "Ayran"]}
 NO_LINES: dict[str, Any] = {"names": []}
+UNREADABLE_TIME = "unreadable_time:scheduled_date"
 WITHOUT_OPTIONS, WITHOUT_NAME = "missing:foods.option_groups.options", "missing:foods.option_groups.options.name"
-# (document, columns, problem, remarks). Without a problem, or with total_mismatch alone, the order is accepted by itself.
+# (document, columns, problem, remarks). Without a problem, or with total_mismatch alone, it is accepted automatically.
 ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "an ordinary order": ({}, TWO_LINES, "", ""),
     # lists in other shapes
@@ -51,7 +52,8 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "lines by uuid": ({"foods": {KEY: ADANA, KEY[::-1]: AYRAN}}, TWO_LINES, "", ""),
     "lines within a word": ({"foods": {"item": ADANA}, "total": 120}, {"names": ["Adana Dürüm"]}, "", ""),
     "one line alone": ({"foods": ADANA, "total": 120}, {"names": ["Adana Dürüm"]}, "", ""),
-    "by its food_id": ({"foods": {"food_id": 1, "quantity": 1}, "total": 120}, {"names": [None]}, "missing:foods.name", ""),
+    "by its food_id": (
+        {"foods": {"food_id": 1, "quantity": 1}, "total": 120}, {"names": [None]}, "missing:foods.name", ""),
     "lines in a list within": ({"foods": {"items": [ADANA, AYRAN]}}, NO_LINES, "not_a_list:foods", ""),
     "a list in a list": ({"foods": [[ADANA, AYRAN]]}, NO_LINES, "not_an_object:foods", ""),
     "lines as a text": ({"foods": text([ADANA, AYRAN])}, NO_LINES, "not_a_list:foods", ""),
@@ -75,7 +77,8 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "one and a half": (one(quantity=1.5, total=180), {"quantity": Decimal("1.5")}, "total_mismatch:total", ""),
     "one and a half as a text": (one(quantity="1,5", total=180) | {"total": 180}, {"quantity": Decimal("1.5")}, "", ""),
     "a quantity with a word": (one(quantity="2 adet"), {"quantity": None}, "not_a_number:foods.quantity", ""),
-    "a quantity of nothing": (one(quantity=0, total=0) | {"total": 0}, {"quantity": 0}, "not_positive:foods.quantity", ""),
+    "a quantity of nothing": (
+        one(quantity=0, total=0) | {"total": 0}, {"quantity": 0}, "not_positive:foods.quantity", ""),
     "a quantity below nothing": (one(quantity=-1, total=-120) | {"total": -120}, {"quantity": -1},
                                  "not_positive:total,not_positive:foods.quantity", ""),
     "no quantity": (one(quantity=None), {"quantity": None}, "missing:foods.quantity", ""),
@@ -123,8 +126,10 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "no note: false": ({"note": False}, {"note": None}, "", ""),
     "no note: a list": ({"note": []}, {"note": None}, "", ""),
     "a note of a dash is a note": ({"note": "-"}, {"note": "-"}, "", ""),
-    "an address as a text": ({"address": "Moda Caddesi 12"}, {"address": "Moda Caddesi 12"}, "", "not_an_object:address"),
-    "a street of 300 letters": ({"address": {"address": LONG}}, {"address": LONG[:255]}, "", "text_cut:address.address"),
+    "an address as a text": (
+        {"address": "Moda Caddesi 12"}, {"address": "Moda Caddesi 12"}, "", "not_an_object:address"),
+    "a street of 300 letters": (
+        {"address": {"address": LONG}}, {"address": LONG[:255]}, "", "text_cut:address.address"),
     "a customer as a number": ({"customer": 5}, {"customer_name": None}, "", "not_an_object:customer"),
     "an address as a list": ({"address": ["Moda Caddesi"]}, {"address": None}, "not_an_object:address", ""),
     "a customer as a text": ({"customer": "Ayşe"}, {"customer_name": "Ayşe"}, "", "not_an_object:customer"),
@@ -133,8 +138,9 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     **{
         f"no time: {said}": ({"scheduled_date": said}, {"scheduled_for": None}, "", "")
         for said in (
-            "0000-00-00 00:00:00", "0000-00-00", "-0001-11-30 00:00:00", "1970-01-01 02:00:00", "1899-12-30", "Invalid date",
-            "9999-12-31 23:59:59", "null", "0", "-", "N/A", False, [], 0, "2026-11-21 12:30:00", "2026-11-21T09:30:00Z",
+            "0000-00-00 00:00:00", "0000-00-00", "-0001-11-30 00:00:00", "1970-01-01 02:00:00", "1899-12-30",
+            "Invalid date", "9999-12-31 23:59:59", "null", "0", "-", "N/A", False, [], 0, "2026-11-21 12:30:00",
+            "2026-11-21T09:30:00Z",
             "21.11.2026 12:00", "2026-11-21",
         )
     },
@@ -146,14 +152,17 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         )
     },
     **{
-        f"no readable time: {said}": ({"scheduled_date": said}, {"scheduled_for": None}, "unreadable_time:scheduled_date", "")
-        for said in ("yarın 19:30", "19:30", "2026-13-45 99:00", "hemen değil", 20)
+        f"no readable time: {text}": ({"scheduled_date": text}, {"scheduled_for": None}, UNREADABLE_TIME, "")
+        for text in ("yarın 19:30", "19:30", "2026-13-45 99:00", "hemen değil", 20)
     },
-    "a time as an object": ({"scheduled_date": {"date": "2026-11-22"}}, {"scheduled_for": None}, "not_text:scheduled_date", ""),
+    "a time as an object": (
+        {"scheduled_date": {"date": "2026-11-22"}}, {"scheduled_for": None}, "not_text:scheduled_date", ""),
     # words
     "a courier of another word": ({"courier_type": "RESTAURANT"}, {"courier_type": "RESTAURANT"}, "", ""),
-    "a method in capitals": ({"payment_method": " NAKİT"}, {"payment_code": "CASH", "amount_due": Decimal(180)}, "", ""),
-    "a method as an object": ({"payment_method": {"key": "CASH"}}, {"payment_code": None}, "not_text:payment_method", ""),
+    "a method in capitals": (
+        {"payment_method": " NAKİT"}, {"payment_code": "CASH", "amount_due": Decimal(180)}, "", ""),
+    "a method as an object": (
+        {"payment_method": {"key": "CASH"}}, {"payment_code": None}, "not_text:payment_method", ""),
     "a status that is confirmed": ({"status_id": 2}, {"total": 180}, "", ""),
     "a status as a text": ({"status_id": "1"}, {"total": 180}, "", ""),
     "a number as a text": ({"id": "n-1"}, {"order_number": None}, "", "not_a_number:id"),

@@ -12,7 +12,7 @@ from orderbridge.observe import logs
 
 @pytest.fixture
 def start() -> Iterator[Started]:
-    """Configures logging into a text of one's own, and puts everything back afterwards."""
+    """Configures logging into a buffer, and restores everything afterwards."""
     root, chatty = logging.getLogger(), [logging.getLogger(name) for name in logs.CHATTY]
     before = root.handlers[:], root.level, [one.level for one in chatty]
 

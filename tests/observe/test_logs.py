@@ -44,7 +44,7 @@ def test_a_librarys_line_has_the_same_form_with_its_loggers_name_and_the_time_in
     *((f"{name}.impl.QueuePool", "error", "critical") for name in logs.RESETS),
 ])  # fmt: skip
 def test_a_library_logs_only_what_nothing_else_logs(name: str, quiet: str, heard: str, start: Started) -> None:
-    """An error that a driver repeats was expected, or is logged where it is met; its own line names the server."""
+    """An error that a driver logs was expected, or is logged where it is caught. The driver's line names the server."""
     stream = start(level="debug")
     getattr(logging.getLogger(name), quiet)("error ignored (host=db user=pos)")
     assert stream.getvalue() == ""
@@ -78,7 +78,7 @@ def test_the_form_follows_the_stream(form, stream, environ, begins, colours, sta
 
 @pytest.mark.parametrize("matches", [True, False])
 def test_auto_is_the_journals_form_for_the_journal(matches: bool, log: Any, tmp_path: Path, start: Started) -> None:
-    start()  # for what it puts back
+    start()  # for its clean-up
     file = tmp_path / "journal"
     with file.open("w", encoding="utf-8") as stream:
         status = os.fstat(stream.fileno())

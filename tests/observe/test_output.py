@@ -28,7 +28,7 @@ def pipe() -> Iterator[tuple[int, TextIO]]:
 
 
 def reported(lines: list[dict[str, object]], writer: Output) -> int:
-    """How many lines were dropped, as it says once something is read again."""
+    """The number of dropped lines, as reported once the reader reads again."""
     with writer._changed:
         assert writer._changed.wait_for(lambda: lines, 60)
     assert [line["event"] for line in lines] == ["log.lines_dropped"]

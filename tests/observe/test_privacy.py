@@ -27,7 +27,7 @@ def test_a_private_field_is_blanked_by_its_name_at_any_depth(start: Started, log
 
 
 class Carrier:
-    """An object whose own words hold what they should not."""
+    """An object whose repr holds a secret."""
 
     def __init__(self, secret: str) -> None:
         self.secret = secret
@@ -39,7 +39,7 @@ class Carrier:
 @pytest.mark.parametrize("form", ["json", "journal", "console"])
 @pytest.mark.parametrize("middle", ["", '"', "\\", "'", "'\"", " ", "ş", "/+"])
 def test_a_hidden_secret_appears_nowhere_in_a_line(middle: str, form: str, start: Started, log: Any) -> None:
-    """However a character in its middle is written there."""
+    """In whichever way a character in its middle is escaped."""
     stream = start(form)
     secret = f"qqqq{middle}wwww"
     hiding.hide(secret)

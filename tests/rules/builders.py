@@ -24,7 +24,7 @@ ACCEPT_VALID = timedelta(minutes=10)
 VALID = timedelta(hours=2)
 LONGEST_WAIT = timedelta(minutes=20)
 
-# docs/interface.md, Order transitions and Restaurant status; not the table of the code that is tried.
+# docs/interface.md, Order transitions and Restaurant status; not the table of the code under test.
 TARGETS = {Action.ACCEPT: 2, Action.ON_THE_WAY: 16, Action.COMPLETE: 5, Action.CANCEL: 6}
 RESTAURANT_TARGETS = {Action.OPEN_RESTAURANT: "Open", Action.CLOSE_RESTAURANT: "Closed"}
 ORDER_ACTIONS, RESTAURANT_ACTIONS = frozenset(TARGETS), frozenset(RESTAURANT_TARGETS)
@@ -84,7 +84,7 @@ class Plan:
 
 
 def plan(rows: Sequence[OutboxRow], moment: Moment) -> Plan:
-    """Put all rows into a queue and ask it: what ends, and when that is written, whose turn it is."""
+    """Put all rows into a queue. Returns the rows that end, and those that may be sent after these ends are written."""
     queue = Queue(moment)
     for one in rows:
         queue.put(one)

@@ -1,7 +1,7 @@
 """Polls at each account's own pace, or in turn where a cooldown is shared.
 
-A service is played with each scope: it answers 429 to a call inside the cooldown of its scope. What the rules know of it
-is only what it answers.
+A service is simulated with each scope: it answers 429 to a call inside the cooldown of its scope. The rules know only
+its answers.
 """
 
 import itertools
@@ -229,9 +229,9 @@ def test_a_scope_that_is_configured_in_a_reload_counts_from_then_on():
     st.booleans(), st.integers(0, 2**32),
 )  # fmt: skip
 def test_no_poll_leaves_within_its_cooldown_and_every_account_is_polled(apps, scope, restarts, configured, seed):
-    """Answers late and failed ones among them (the town asserts the cooldown at each poll).
+    """Some answers are late, some fail. The town asserts the cooldown at each poll.
 
-    Of a pair of one application beside others `auto` cannot tell the second from one whose secrets a stranger uses.
+    If two of the accounts share an application, `auto` may take the second for one whose secrets a stranger uses.
     """
     chance = Random(seed)
     how = {"latency": lambda: chance.choice((0.1, 1.0, 18.0)), "fails": lambda who, now: chance.random() < 0.1}
@@ -283,7 +283,7 @@ class Fleet:
             heappush(self._events, (now + took + self.cooldowns.wait(who, now + took), who))
 
     def fullest(self, since: float, until: float) -> float:
-        """The most polls in a second, over the mean. A second holds whole moments, float noise aside."""
+        """The largest number of polls in a second, divided by the mean."""
         inside = [math.floor(at + 1e-6) for at in self.polls if since <= at < until]
         return max(Counter(inside).values()) * (until - since) / len(inside)
 
@@ -318,7 +318,7 @@ def test_delayed_polls_are_spread_again_within_two_rounds(trouble: Answer) -> No
 
 
 def test_added_accounts_do_not_move_the_polls_of_others() -> None:
-    """With more accounts moments are closer together: who has a place keeps it, and it counts."""
+    """With more accounts the moments are closer together. An account keeps its place, which counts as taken."""
     fleet = Fleet(1000, kept=1000)
     before = {who: fleet.cooldowns.wait(who, 0.0) for who in ("f0", "f500", "f999")}
     fleet.cooldowns.add([Member(f"g{place}", f"m{place}", f"b{place}") for place in range(9000)])

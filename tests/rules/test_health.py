@@ -105,7 +105,7 @@ def test_an_account_has_one_code(changes: dict[str, Any], code: Code | None, sev
 
 @pytest.mark.parametrize("state", ["login_refused", "unreachable", "failing", "ok", "new"])
 def test_a_silent_daemon_is_not_polling_whatever_the_problem_before(state: str):
-    """Of another program that looks: `status` says the same as the view."""
+    """So `status`, which is another program, shows the same as the view."""
     if state != "new":
         last = Polling("kadikoy", state, OLD, OLD)
         assert [code for code, *_ in found(accounts=(last,), is_silent=True)] == [Code.NOT_POLLING]

@@ -115,9 +115,11 @@ CASES = {
     # toggles
     **{
         f"of {older} and {newer} the newest": case(
-            row(older), unresolved(newer, 2), row(older, 3), row(newer, 4), go=[4], end=dict.fromkeys((1, 2, 3), SUPERSEDED),
+            row(older), unresolved(newer, 2), row(older, 3), row(newer, 4),
+            go=[4], end=dict.fromkeys((1, 2, 3), SUPERSEDED),
         )
-        for older, newer in ((OPEN, CLOSE), (CLOSE, OPEN), (OPEN, OPEN), (ACTIVATE, DEACTIVATE), (DEACTIVATE, DEACTIVATE))
+        for older, newer in (
+            (OPEN, CLOSE), (CLOSE, OPEN), (OPEN, OPEN), (ACTIVATE, DEACTIVATE), (DEACTIVATE, DEACTIVATE))
     },
     "a toggle in flight is waited for": case(unresolved(OPEN), row(CLOSE, 2), in_flight={1}, go=[]),
     "a newer toggle that ends unsent": case(
@@ -297,7 +299,7 @@ def test_a_food_has_its_menu(known: Directory, columns: dict[str, Any], account:
 
 
 def test_a_food_that_was_sent_keeps_the_lane_of_its_account_when_that_is_gone() -> None:
-    """It blocks what comes after it in that menu, and nothing of another's."""
+    """It blocks later rows of that menu, and none of another menu."""
     gone = unresolved(ACTIVATE, account="besiktas", next_attempt_utc=NOW)
     (head,) = plan([gone], view(directory=directory("kadikoy", "moda"))).heads
     assert (head.lane, head.account) == (("food besiktas", "1005"), "besiktas")
@@ -312,7 +314,8 @@ def test_until_the_restaurants_are_known_a_row_waits_and_expires(one: OutboxRow)
 
 
 STAND = {
-    Standing.WAITING: row(CANCEL), Standing.RETRIED: row(CANCEL, expires_utc=NOW), Standing.UNRESOLVED: unresolved(CANCEL),
+    Standing.WAITING: row(CANCEL), Standing.RETRIED: row(CANCEL, expires_utc=NOW),
+    Standing.UNRESOLVED: unresolved(CANCEL),
 }  # fmt: skip
 
 

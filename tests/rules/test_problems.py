@@ -31,7 +31,8 @@ NOT_ASKED = problem(Code.NO_GOOD_POLL, "moda", behind=Code.NO_GOOD_POLL)
 
 
 @pytest.mark.parametrize("found, kadikoy, moda", [
-    ([], WELL, WELL), ([QUARANTINED], WELL, (Lamp.YELLOW, QUARANTINED)), ([LOGIN_REFUSED], WELL, (Lamp.RED, LOGIN_REFUSED)),
+    ([], WELL, WELL), ([QUARANTINED], WELL, (Lamp.YELLOW, QUARANTINED)),
+    ([LOGIN_REFUSED], WELL, (Lamp.RED, LOGIN_REFUSED)),
     ([FULL], (Lamp.RED, FULL), (Lamp.RED, FULL)), ([FOLLOWS], WELL, WELL), ([NOT_ASKED], WELL, STARTING),
     ([CLOCK, *WAITING, QUARANTINED], (Lamp.YELLOW, CLOCK), (Lamp.RED, WAITING[1])),
     ([NOT_ASKED, LOGIN_REFUSED], WELL, (Lamp.RED, LOGIN_REFUSED)), ([problem(Code.LOGIN_REFUSED, "sisli")], WELL, WELL),

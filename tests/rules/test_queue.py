@@ -69,7 +69,7 @@ class Both:
         self.held.discard(number)
 
     def back(self, number: int) -> None:
-        """It was sent, and waits for a retry."""
+        """The row was sent, and waits for a retry."""
         if number in self.held:
             changes = SENT | {"next_attempt_utc": self.moment.now + 5 * SECOND}
             self.held.discard(number)
@@ -85,7 +85,7 @@ class Both:
             self.queue.direct(directory("kadikoy", "besiktas", reach={RESTAURANT: ["besiktas"]}, complete=complete))
 
     def ask(self, _: None = None) -> None:
-        """What the two decide at this moment. What ends is over."""
+        """The decisions of both now. Rows that end are removed."""
         expected = self._expected()
         ends = {(one.id, verdict.state, verdict.code) for one, verdict in self.queue.ends()}
         assert ends == {(one.id, verdict.state, verdict.code) for one, verdict in expected.verdicts}

@@ -1,6 +1,6 @@
 """The verdict on an outbox row. A wrong one means food cooked twice, or never.
 
-The table of unknown outcomes (docs/design.md, Behaviour) stands here row by row; the properties play whole lives of a row.
+The table of unknown outcomes (docs/design.md, Behaviour) is here row by row; the properties play whole lives of a row.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,7 +55,7 @@ LONG = (10_000.0, 1.0, 1.0), (2.0, 10_000.0, 1.0), (2.0, 10.0, 10_000.0)
 @pytest.mark.parametrize("retry_waits", [CALM.retry_waits, *LONG], ids=str)
 @pytest.mark.parametrize("cooldown", [0.5, CALM.cooldown, 3600.0])
 def test_no_decided_wait_looks_like_a_clock_that_was_set_back(cooldown, retry_waits) -> None:
-    """Whatever an account's line or login waits, whatever chance adds; the queue sends at once what waits longer."""
+    """Whatever a line or login waits, and whatever jitter adds. The queue sends a row at once that waits longer."""
     policy = RetryPolicy(retry_waits, cooldown, chance=1.0)
     most = NOW + longest_wait(retry_waits, cooldown)
     of_account = max(refusal_wait(9), *(login_wait(9, 1.0, answered=one) for one in (True, False)))
@@ -193,7 +193,7 @@ DONE, NOT_DONE, NOTHING = Proof.DONE, Proof.NOT_DONE, Proof.NOTHING
 ABSENT = None
 FRESH = stored()
 REFUSED_THEN = [UNKNOWN, REFUSED]
-AT_16, NEVER_AT_16 = shown_as(16), stored(status_id=16, service_status_id=2)  # the second by our own word
+AT_16, NEVER_AT_16 = shown_as(16), stored(status_id=16, service_status_id=2)  # the second only by our own action
 ACK_1, ACK_2 = stored(acknowledged_status_id=1), stored(acknowledged_status_id=2)
 ACK_16 = shown_as(16, acknowledged_status_id=16)
 IN_DOUBT, AFTER_5XX = [UNKNOWN], [FAILED, REFUSED]

@@ -11,7 +11,7 @@ import pytest
 from orderbridge_sandbox import Sandbox, World, create_app
 from orderbridge_sandbox.scenery import APP_SECRET
 
-WITHIN_S = 60.0  # on a busy machine; what is waited for would never come, or in an hour
+WITHIN_S = 60.0  # on a busy machine; a failing test would wait for ever, or for an hour
 
 
 def client_of(sandbox: Sandbox) -> httpx.Client:

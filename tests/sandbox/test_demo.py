@@ -14,7 +14,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "LONGEST_S", 300.0)
 
 
-def test_every_order_comes_to_its_end_and_the_file_tells_it(tmp_path: Path) -> None:
+def test_every_order_ends_and_the_file_shows_it(tmp_path: Path) -> None:
     database, message = tmp_path / "demo.db", list[str]()
     assert demo.play(3, database, message.append) == 0, "\n".join(message)
     assert database.stat().st_mode & 0o007 == 0, "customers' data, private"

@@ -36,7 +36,8 @@ async def test_orders_are_placed_shown_and_changed_by_another_client(http):
 
 
 async def test_this_very_document_can_be_placed(http, pos, world):
-    content = '{"restaurant_id": "%s", "document": {"total": 12.50, "note": "ç", "courier_type": "drone"}, "without": ["foods"]}'
+    content = '{"restaurant_id": "%s", "document": {"total": 12.50, "note": "ç", "courier_type": "drone"},'
+    content += ' "without": ["foods"]}'
     await http.post(ORDERS, content=content % KADIKOY, headers=JSON)
     answer = await pos.get("/orders/get-current")
     [order] = answer.json()["data"]
@@ -179,7 +180,7 @@ async def test_a_mistake_is_named(world, http, method, path, body, status, messa
     assert answer.status_code == status and len(world.orders) == 1 and message in answer.json()["error"]
 
 
-async def test_it_answers_under_its_own_names_alone(world, named):
+async def test_the_control_interface_answers_only_under_its_own_names(world, named):
     for host in ("localhost:8443", "127.0.0.9:8443", "[::1]:8443", "LOCALHOST.", "sandbox.test", "pos.lan:8443"):
         assert (await named.get(OPTIONS, headers={"Host": host})).status_code == 200, host
     for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "[", ""):
@@ -188,7 +189,7 @@ async def test_it_answers_under_its_own_names_alone(world, named):
             assert (answer.status_code, len(world.orders)) == (403, 0), host
 
 
-async def test_it_answers_no_other_page(world, named):
+async def test_the_control_interface_answers_no_foreign_page(world, named):
     own, foreign = "https://LOCALHOST:8443", ("http://localhost:8443", "https://localhost:3000", "https://evil.example")
     for origin in (*foreign, "null", "", own):
         answer = await named.post(ORDERS, headers={"Host": "localhost:8443", "Origin": origin})

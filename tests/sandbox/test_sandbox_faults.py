@@ -31,11 +31,11 @@ async def test_a_false_answer_comes_before_or_after_the_effect(world, pos, order
 
 
 async def given_up(world, pos, order):
-    """The client asks and hangs up as soon as the fault has met its call."""
+    """Send a call, and hang up as soon as the fault has affected it."""
     asking = asyncio.create_task(accept(pos, order))
-    while not any(call.fault for call in world.calls("accept")):  # noqa: ASYNC110 - what else turns the loop?
+    while not any(call.fault for call in world.calls("accept")):  # noqa: ASYNC110 - there is no event
         await asyncio.sleep(0)
-    await asyncio.sleep(0)  # what happens at once has happened
+    await asyncio.sleep(0)  # let the immediate effects happen
     assert not asking.done()
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
@@ -53,7 +53,7 @@ async def test_a_delayed_call_that_was_given_up_goes_on_when_the_script_is_clear
     await given_up(world, pos, order)
     assert order.status_id == at_once
     await asyncio.to_thread(world.faults.clear)
-    while world.calls("accept")[0].answered_at is None:  # noqa: ASYNC110 - nothing to wait for but the loop itself
+    while world.calls("accept")[0].answered_at is None:  # noqa: ASYNC110 - there is no event
         await asyncio.sleep(0)
     assert order.status_id == 2
 

@@ -117,7 +117,7 @@ def test_the_date_of_an_answer_is_the_platforms(sandbox, client):
     assert abs((sandbox.world.clock() - there).total_seconds() - 86400) < WITHIN_S
 
 
-def test_beyond_loopback_it_says_what_that_means_and_what_it_prints_is_in_the_certificate(directory):
+def test_beyond_loopback_it_warns_and_its_printed_address_is_in_the_certificate(directory):
     names, world = names_of("0.0.0.0", ("pos.lan",)), World.default(report=lambda _: None)
     with Sandbox(world, directory=directory, host="0.0.0.0", names=names) as sandbox:
         careful, certificate, base_url, *_ = introduction(sandbox)
@@ -130,7 +130,7 @@ def test_beyond_loopback_it_says_what_that_means_and_what_it_prints_is_in_the_ce
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl")
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
-def test_curl_accepts_it(sandbox, name):
+def test_curl_accepts_the_certificate(sandbox, name):
     address = f"https://{name}:{sandbox.port}{OPTIONS}"
     command = ["curl", "-sS", "--noproxy", "*", "--cacert", str(sandbox.ca_file), address]
     shown = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WITHIN_S)

@@ -31,7 +31,7 @@ SCOPES = {"credential": [200, 200], "application": [429, 200], "address": [429, 
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_a_cooldown_belongs_to_whom_the_option_says(world, pos, chain, clock, scope: str):
+async def test_the_option_sets_the_scope_of_the_cooldown(world, pos, chain, clock, scope: str):
     world.set_options(cooldown_scope=scope)
     stranger = Pos(pos.http, "besiktas")
     rest, stranger.secrets["app_secret_key"] = stranger.secrets["rest_secret_key"], "another"
@@ -121,7 +121,7 @@ async def test_the_body_is_utf_8_with_amounts_of_two_decimals(world, pos):
 
 @pytest.mark.interface("Order transitions", "Acknowledgement rules 3")
 async def test_an_order_that_moved_is_listed_again_whatever_its_status(world, pos, clock):
-    """COMPLETE_NEEDS_PAYMENT and whatever else there may be: who moves an order there is not shown."""
+    """For example COMPLETE_NEEDS_PAYMENT: docs/interface.md does not show who sets it."""
     order = world.place_order(restaurant_id=KADIKOY)
     await pos.put(f"/orders/success/{order.key}")
     world.change_status(order.key, 1)  # no change

@@ -152,7 +152,7 @@ def test_the_authority_cannot_speak_for_anybody_else(name, tmp_path, monkeypatch
 
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None:
-    """In memory, until both are done or one refuses."""
+    """A TLS handshake in memory, until both sides are done or one refuses."""
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     sides = [client.wrap_bio(back, there, server_hostname=name), server.wrap_bio(there, back, server_side=True)]
     for side in sides * 3:

@@ -37,7 +37,7 @@ TYPES = {path: KINDS[kind] for path, kind in (field.split(":") for field in FIEL
 
 
 def reached(value: object, way: list[str]) -> list[object]:
-    """What stands at the end of the way, in each element of each list on it."""
+    """The values at the end of the path, in each element of each list on it."""
     if not way:
         return [value]
     if isinstance(value, list):
@@ -182,7 +182,8 @@ async def test_each_call_is_reported_in_one_line_without_a_secret(world, pos):
         ),
         (
             "call.answered operation=get_current account=kadikoy http=429 orders=0 error='çok fazla istek'"
-            " message='Lütfen 30 saniye bekleyip tekrar deneyin.' advice='30.0 seconds too early: wait out the cooldown.'"
+            " message='Lütfen 30 saniye bekleyip tekrar deneyin.'"
+            " advice='30.0 seconds too early: wait out the cooldown.'"
         ),
         (
             "call.answered operation=unknown account=kadikoy path=GET /foods http=404"

@@ -13,7 +13,7 @@ from orderbridge.store.database import Database
 
 @pytest.fixture(params=databases.KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
-    """Which database the test runs on: all, or those that `databases.only` names."""
+    """The database that the test runs on: each in turn, or those that `databases.only` names."""
     return str(request.param)
 
 

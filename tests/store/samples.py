@@ -35,10 +35,10 @@ NEEDED: dict[str, Row] = {
     "open_restaurant": {"restaurant_id": RESTAURANT}, "close_restaurant": {"restaurant_id": RESTAURANT},
     "activate_food": {"food_id": 55}, "deactivate_food": {"food_id": 55},
 }  # fmt: skip
-BUSY_S = 60.0  # a driver's own 5 s are soon over where our daemon and others write on a busy machine
+BUSY_S = 60.0  # a driver's default of 5 s is too short on a busy machine where several programs write
 NOT_NULL = "NOT NULL|not-null|cannot be null|doesn't have a default"
 TWICE = "UNIQUE constraint failed|duplicate key|Duplicate entry"
-# A server's words for a value that does not fit its column: there the type refuses what on SQLite a CHECK does.
+# A server's errors for a value that does not fit its column: the type refuses what a CHECK refuses on SQLite.
 UNFIT = "invalid input syntax|out of range|[Ii]ncorrect|too long|Truncated|can not be used|is of type|contain NUL"
 DAEMONS = set("state attempts next_attempt_utc expires_utc http_status error_code error_text known_by".split())
 DAEMONS |= {"finished_utc", "until_utc"}  # columns of delivery_actions
@@ -53,7 +53,7 @@ def key(number: int) -> str:
 
 
 def at(second: float) -> str:
-    """So many seconds after NOW, as the tables have it."""
+    """The time this number of seconds after NOW, as the tables store it."""
     return time_text(NOW + timedelta(seconds=second))
 
 
@@ -100,7 +100,7 @@ def arrival(payment_key=KEY, status_id: int | None = 1, *, status="RECEIVED", en
 
 
 def became(known: Stored, status_id: int, *, shown: bool = True) -> tuple[str, NewStatus]:
-    """What a verdict makes of an order that is stored. `shown`: by the service itself."""
+    """Write the status that a verdict gives a stored order. `shown`: the service itself has shown it."""
     known_by = KnownBy.ANSWER if shown else KnownBy.REFUSAL
     new = new_status(Verdict(ActionState.DONE, None, known_by, status_id), known, Statuses())
     assert new is not None
@@ -108,7 +108,7 @@ def became(known: Stored, status_id: int, *, shown: bool = True) -> tuple[str, N
 
 
 def hold_open(path: Path) -> None:
-    """Let every connection write what is the daemon's, as a test does that puts rows there in its place."""
+    """Let every connection write the daemon's columns, for a test that plants rows."""
     with opened(path) as pos:
         pos.execute("PRAGMA synchronous = OFF")  # no power is cut, and a flush takes longer than most tests
         pos.execute("UPDATE delivery_guard SET open = open + 1")
@@ -116,7 +116,7 @@ def hold_open(path: Path) -> None:
 
 @contextmanager
 def in_its_place(pos: "AnyPos") -> Iterator[None]:
-    """What is written inside is what the daemon would have written: as in its transactions, SQLite's guard is open."""
+    """Write in place of the daemon: as in its transactions, SQLite's guard is open."""
     has_guard = not isinstance(pos, Pos) or pos.kind == "sqlite"
     if has_guard:
         pos.execute("UPDATE delivery_guard SET open = open + 1")
@@ -137,7 +137,7 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 class Refused(Exception):
-    """The database did not take what a POS wrote. Its words are the database's own."""
+    """The database refused what a POS wrote. The message is the database's own."""
 
 
 class Pos:
@@ -171,7 +171,7 @@ class Pos:
             connection.close()
 
     def execute(self, sql: str, values: Sequence[object] = ()) -> Any:
-        """The driver's cursor. Raises Refused for what the database does not take."""
+        """Execute a statement. Raises Refused if the database refuses it."""
         if self.kind != "sqlite":
             sql = sql.replace("BEGIN IMMEDIATE", "BEGIN")
             if values:
@@ -190,7 +190,7 @@ AnyPos = Pos | sqlite3.Connection
 
 
 def rows(pos: AnyPos, query: str, *values: object) -> list[Row]:
-    """What a SELECT brings; a time as the text that SQLite has for it."""
+    """The rows of a SELECT, with times as texts in SQLite's form."""
     cursor = pos.execute(query, values)
     names = [column[0] for column in cursor.description]
     return [dict(zip(names, map(_plain, row), strict=True)) for row in cursor.fetchall()]
@@ -217,20 +217,20 @@ def put(pos: AnyPos, table: str, **values: object) -> int:
 
 
 def put_order(pos: AnyPos, payment_key: str = KEY, **changes: object) -> str:
-    """An order as short as the table allows."""
+    """Insert an order with only the required columns."""
     values: Row = {"account": "kadikoy", "status": "RECEIVED", "received_utc": NOW_TEXT, "changed_utc": NOW_TEXT}
     put(pos, "delivery_orders", payment_key=payment_key, **values | changes)
     return payment_key
 
 
 def put_orders(pos: AnyPos, *changes: Row, **usual: object) -> None:
-    """One for each, with the keys of the numbers from 0 on."""
+    """Insert an order for each set of columns, with the keys of the numbers from 0 on."""
     for number, columns in enumerate(changes):
         put_order(pos, key(number), **usual | columns)
 
 
 def put_action(pos: AnyPos, action: str = "accept", **changes: object) -> int:
-    """An outbox row that is right: its arguments are the ones that its action needs; the daemon's columns come after."""
+    """Insert a valid outbox row, with the arguments of its action; then write the daemon's columns."""
     values = NEEDED[action] | changes
     theirs = {column: values.pop(column) for column in sorted(DAEMONS & values.keys())}
     row_id = put(pos, "delivery_actions", action=action, **values)
@@ -259,7 +259,7 @@ def difference(before: Row, after: Row) -> set[str]:
 
 
 def end_session(pos: Pos, session: int) -> None:
-    """End a session of the server, and come back when it is gone."""
+    """End a session of the server. Returns when it is gone."""
     pos.execute(_END[pos.kind], (session,))
     while pos.execute(_THERE[pos.kind], (session,)).fetchall():
         pass

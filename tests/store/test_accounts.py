@@ -85,7 +85,7 @@ def test_the_overview_lists_the_configured_accounts_by_name_and_a_renamed_one_ke
     assert overview(database) == []
 
 
-def test_a_poll_is_noted_before_it_leaves_and_none_may_follow_in_its_cooldown_or_until_its_answer_says(database, pos):
+def test_a_noted_poll_blocks_the_next_one_until_its_cooldown_is_over_or_its_answer_allows_it(database, pos):
     assert reserve(database) == NOW + LONGEST, "it is not registered"
     assert rows(pos, "SELECT * FROM delivery_accounts") == []
     register(database)
@@ -114,7 +114,7 @@ def test_a_clock_set_back_or_an_unreadable_note_blocks_for_the_longest_cooldown_
     register(database)
     reserve(database)
     earlier = NOW - timedelta(days=400)
-    for passed in (timedelta(0), SECOND):  # and does not push it before itself
+    for passed in (timedelta(0), SECOND):  # and does not move the block further
         assert reserve(database, earlier + passed) == earlier + LONGEST
     assert reserve(database, earlier + LONGEST) is None
     for number, cell in enumerate(["soon", "", "x"] if kind == SQLITE else []):
@@ -125,7 +125,7 @@ def test_a_clock_set_back_or_an_unreadable_note_blocks_for_the_longest_cooldown_
 
 
 def test_of_two_that_race_only_one_may_poll(url, database):
-    """Two processes on one database: as many rounds as show a guard that is missing."""
+    """Two processes race on one database, in enough rounds to show a missing guard."""
     rivals = [Database(url, inline=True) for _ in range(2)]
     rounds = [key(number) for number in range(30)]
     for fingerprint in rounds:
@@ -196,7 +196,7 @@ def load(database: Database, by: Vault | None = None) -> Token | None:
     return by.open(database.read_now(accounts.kept_tokens).get(by._fingerprint))
 
 
-def test_a_token_comes_back_as_it_was_and_a_newer_one_takes_its_place(database, pos):
+def test_a_token_is_read_as_it_was_stored_and_a_newer_one_replaces_it(database, pos):
     register(database)
     assert load(database) is None
     sealed = set()
@@ -210,7 +210,7 @@ def test_a_token_comes_back_as_it_was_and_a_newer_one_takes_its_place(database, 
     assert account_row(pos)["token_expires_utc"] == "2026-03-02 12:05:00.250"
 
 
-def test_each_account_opens_its_own_token_alone_and_no_other_secrets_open_it(database, pos):
+def test_only_an_accounts_own_secrets_decrypt_its_token(database, pos):
     save(database, token(issued=NOW + timedelta(microseconds=777)))
     for app, rest in (("another", "rest"), ("app", "another"), ("rest", "app"), ("ap", "prest"), ("", "app\0rest")):
         assert load(database, vault(app=app, rest=rest)) is None

@@ -93,7 +93,7 @@ def test_an_unreadable_time_does_not_stop_the_read(kind, database, pos):
 
 
 def start(database: Database, row: OutboxRow, attempt: int = 1) -> bool:
-    """False when another has started it."""
+    """Start a row. Returns False if another process has started it."""
     try:
         database.write_now(lambda tx: actions.start(tx, [(row, attempt)], NOW))
     except IntegrityError:
@@ -124,7 +124,7 @@ def test_a_row_that_was_withdrawn_meanwhile_is_not_started(database, pos):
         assert not start(database, seen)
     assert attempts(pos) == []
     pos.execute("UPDATE delivery_actions SET state = 'pending'")
-    assert start(database, seen)  # by one who has seen it
+    assert start(database, seen)  # by a daemon that has seen it
 
 
 def test_the_end_of_an_attempt_is_recorded_and_one_that_never_left_leaves_no_trace(database, pos):
@@ -236,7 +236,7 @@ def retry(database: Database, row_id: int) -> bool:
 
 
 def test_a_failed_row_is_pending_again_with_a_new_expiry_and_spent_attempts(database, pos):
-    """One that a copy of the database had on the wire is of unknown outcome: its number is taken, and its doubt counts."""
+    """An attempt that a copy shows on the wire has an unknown outcome: its number is used, and its doubt counts."""
     ended = {"error_code": "outcome_unknown", "error_text": "Bilinmiyor.", "http_status": 502, "known_by": "poll"}
     times = {"finished_utc": NOW_TEXT, "expires_utc": NOW_TEXT}
     row_id = put_action(pos, state="failed", attempts=4, created_by="kasa 2", **ended, **times)
@@ -267,7 +267,7 @@ def test_only_a_failed_row_is_retried(database, pos):
             assert (action_row(pos, row_id), attempts(pos)) == before
 
 
-def test_an_end_that_we_caused_or_may_have_caused_is_found(database, pos):
+def test_an_end_of_an_order_that_we_caused_or_may_have_caused_is_found(database, pos):
     of_orders = [action for action in Action if "payment_key" in NEEDED[action]]
     made = {key(number): one for number, one in enumerate(product(of_orders, ActionState))}
     for payment_key, (action, state) in made.items():
@@ -279,7 +279,7 @@ def test_an_end_that_we_caused_or_may_have_caused_is_found(database, pos):
         assert database.read_now(lambda tx, asked=asked: actions.ends(tx, asked)) == expected
 
 
-def test_a_row_of_ours_is_like_one_of_the_pos_and_is_added_once(database, pos):
+def test_a_row_of_the_daemon_is_like_one_of_the_pos_and_is_added_once(database, pos):
     named = {"action": Action.ACCEPT, "payment_key": KEY}
     row_id = database.write_now(lambda tx: actions.add(tx, **named, preparing_time=25, request_id="auto:1"))
     for request_id in ("auto:1", "auto:2"):

@@ -24,7 +24,7 @@ def event(pos: Pos, second: float, word: str, status_id: int | None = None, paym
 
 
 def action(pos: Pos, *requests: tuple[float, float | None, str | None], name: str = "accept", **columns: object) -> int:
-    """A row that is done, and its requests: when each began and ended, in seconds, and how."""
+    """Insert a row with its requests: when each began and ended, in seconds, and its outcome."""
     ended = next((end for _, end, _ in reversed(requests) if end is not None), 30)
     how = "answer" if any(outcome == OK for _, _, outcome in requests) else "status"
     done = {"state": "done", "known_by": how, "finished_utc": at(ended)}
@@ -36,13 +36,13 @@ def action(pos: Pos, *requests: tuple[float, float | None, str | None], name: st
 
 
 def sound(pos: Pos) -> None:
-    """What a careful reader could mistake for a contradiction, and is none."""
+    """Insert a history without contradictions, some of whose parts look like one."""
     put_order(pos, received_utc=at(0), acknowledged_utc=at(1), payload="{}", payload_hash="d")
     put(pos, "delivery_daemon", id=1, seen_utc=at(6000), silent_from_utc=at(6090), cause="", remedy="")
     event(pos, 0, "received", 1)
     event(pos, 1, "acknowledged", 1)
     put_document(pos, payment_key=key(7), payload_hash="e")
-    event(pos, 1, "acknowledged", 1, payment_key=key(7))  # of a document in quarantine
+    event(pos, 1, "acknowledged", 1, payment_key=key(7))  # a document in quarantine
     put_document(pos, payment_key=key(8), first_seen_utc=at(1), last_seen_utc=at(1), resolved_utc=at(3))
     event(pos, 2, "acknowledged", 1, key(8))  # kept in quarantine, and taken in from there
     put_order(pos, key(8), received_utc=at(3))
@@ -72,8 +72,8 @@ def sound(pos: Pos) -> None:
     pos.execute("UPDATE delivery_action_attempts SET spent = 1 WHERE action_id = ?", (expired,))
     late = FAILED | {"created_utc": at(2390), "finished_utc": at(2700)}
     action(pos, (2400, 2401, UNKNOWN), payment_key=key(8), **late)
-    event(pos, 2500, "start", 2, key(8))  # by no poll
-    event(pos, 2600, "ended", 2, key(8), detail="silence")  # likewise
+    event(pos, 2500, "start", 2, key(8))  # not by a poll
+    event(pos, 2600, "ended", 2, key(8), detail="silence")  # nor this
     for word in ("status", "replayed"):
         event(pos, 2650, word, 2, key(8))  # from the journal
     for name in ("close_restaurant", "open_restaurant"):

@@ -45,7 +45,7 @@ def beside(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("has_links", [True, False], ids=["usual", "without hard links"])
-def test_the_copy_has_what_is_only_in_the_wal_and_is_for_its_owner_alone(has_links, tmp_path, source, monkeypatch):
+def test_the_copy_has_the_rows_of_the_wal_and_only_its_owner_can_read_it(has_links, tmp_path, source, monkeypatch):
     if not has_links:
         monkeypatch.setattr(os, "link", raising(PermissionError(1, "Operation not permitted")))
     target = copied(tmp_path)
@@ -127,7 +127,9 @@ def test_a_copy_that_cannot_be_read_does_not_mean_damage(tmp_path: Path, source,
     assert caught.value.code == "backup.not_written"
 
 
-def test_after_a_killed_one_the_next_clears_up_and_of_two_to_one_name_one_is_refused(tmp_path: Path, source) -> None:
+def test_a_copy_removes_the_rest_of_a_killed_one_and_of_two_with_one_name_one_is_refused(
+    tmp_path: Path, source
+) -> None:
     target, partial = tmp_path / "copy.db", tmp_path / "copy.db.partial"
     partial.write_bytes(b"as one leaves it that was killed")
     with backup._ours(partial), pytest.raises(StoreError, check=says("Another backup is writing")):

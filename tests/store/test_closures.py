@@ -64,7 +64,7 @@ def test_a_closing_committed_late_counts_after_an_opening_of_a_higher_number(act
     assert (shown(pos), len(database.read_now(lambda tx: closures.newer(tx, plan)))) == ([], 1)
 
 
-def test_a_food_without_an_account_is_the_default_ones(database, pos):
+def test_a_food_without_an_account_belongs_to_the_default_account(database, pos):
     for name in ("adalar", "moda"):
         put(pos, "delivery_accounts", fingerprint=name, name=name)
         food = {"account": name, "food_id": FOOD, "name": f"Köfte {name}", "source": "menu"}
@@ -75,7 +75,7 @@ def test_a_food_without_an_account_is_the_default_ones(database, pos):
     assert found == [{"account": "moda", "food_name": "Köfte moda"}]
 
 
-def test_each_restaurant_and_each_menus_food_is_its_own(database, pos):
+def test_each_restaurant_and_each_food_of_a_menu_has_its_own_closure(database, pos):
     other = RESTAURANT.replace("7", "8")
     for account, key in (("kadikoy", RESTAURANT), ("besiktas", other)):
         put(pos, "delivery_accounts", fingerprint=account, name=account)
@@ -100,7 +100,7 @@ def test_a_restaurant_that_the_marketplace_reopened_is_no_closure(database, pos)
     assert shown(pos) == []
 
 
-def test_a_planned_end_is_taken_once_withdraw_takes_it_back_and_newer_rows_are_those_of_the_same_place(database, pos):
+def test_a_planned_end_is_claimed_once_and_can_be_withdrawn_and_newer_rows_concern_the_same_place(database, pos):
     row = ends(pos)
     done(pos, "deactivate_food", food_id=FOOD, restaurant_id=RESTAURANT)
     newer = put_action(pos, "open_restaurant")

@@ -86,7 +86,7 @@ async def test_work_is_committed_when_it_returns_and_rolled_back_whole_when_it_r
     with pytest.raises(LookupError, match="no"):
         await either.run(work)
     assert rows(pos, "SELECT * FROM delivery_orders") == []
-    assert await either.run(insert) == KEY  # the worker lives on
+    assert await either.run(insert) == KEY  # the worker is still alive
     assert order_row(pos)["payment_key"] == KEY
     with pytest.raises(IntegrityError, match=TWICE) as caught:
         await either.run(insert)
@@ -113,7 +113,7 @@ async def test_the_fence_is_checked_first_in_each_writing_transaction(either: Da
 
 
 class Gate:
-    """Work that holds a worker until it is let go."""
+    """Work that occupies a worker until the gate is opened."""
 
     def __init__(self) -> None:
         self.entered, self.opened = threading.Event(), threading.Event()
@@ -129,14 +129,14 @@ class Gate:
 
 
 async def submit(database: Database, work: Any, **how: bool) -> asyncio.Task[Any]:
-    """A task that has had its first step: its work is in the queue."""
+    """A task after its first step, so that its work is in the queue."""
     task = asyncio.create_task(database.run(work, **how))
     await asyncio.sleep(0)
     return task
 
 
 def holds(waiting: queue.Queue[Any], number: int) -> bool:
-    """Whether that much has been put into a queue whose worker is busy."""
+    """Whether this amount of work is in a queue whose worker is busy."""
     with waiting.not_empty:
         return waiting.not_empty.wait_for(lambda: waiting._qsize() >= number, WITHIN_S)
 
@@ -159,7 +159,7 @@ async def test_urgent_work_goes_first_and_work_of_a_cancelled_caller_is_still_do
 
 @pytest.mark.parametrize("hangs", [False, True])
 async def test_the_close_waits_only_briefly_for_an_abandoned_thread(hangs: bool, monkeypatch):
-    """In the middle of an import it would have the interpreter abort; in a server's silence it is left."""
+    """The interpreter would abort on one in the middle of an import; one that waits for a silent server is left."""
     monkeypatch.setattr(workers, "SETTLE_WITHIN_S", 0.05 if hangs else 30.0)
     begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
 
@@ -188,7 +188,7 @@ async def test_closing_waits_for_what_was_submitted_and_ends_the_threads(url, da
     last = await submit(closing, insert)
     close = asyncio.create_task(asyncio.to_thread(closing.close))
     assert closing._writers is not None
-    stays = 2 if len(closing._writers._threads) == 1 else 1  # other threads take what was submitted, and end
+    stays = 2 if len(closing._writers._threads) == 1 else 1  # other threads do the submitted work, and end
     assert await asyncio.to_thread(holds, closing._writers._queue, stays)
     gate.opened.set()
     await asyncio.gather(held, last, close)
@@ -255,7 +255,7 @@ def test_a_row_against_a_check_and_a_lock_are_not_damage(url, database, pos):
     pos.execute("PRAGMA ignore_check_constraints = ON")
     pos.execute("INSERT INTO delivery_actions (action, food_id) VALUES ('dance', 1)")
     database.check_intact()
-    with pytest.raises(IntegrityError, match="CHECK"):  # our own sessions are held to it as before
+    with pytest.raises(IntegrityError, match="CHECK"):  # our own sessions still check it
         database.write_now(lambda tx: tx.exec_driver_sql("INSERT INTO delivery_actions (action) VALUES ('sing')"))
     database.close()
     pos.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -284,7 +284,7 @@ def test_a_read_error_is_not_reported_as_damage(checks, error, database):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files for others")
 def test_a_new_file_gets_the_owner_of_its_folder_and_a_private_mode(tmp_path):
-    """A command by hand, as root, leaves no file that the daemon cannot use; one that is there keeps its owner."""
+    """A command run by root leaves no file that the daemon cannot use. An existing file keeps its owner."""
     for number, (mask, mode) in enumerate([(0o000, 0o660), (0o022, 0o640), (0o077, 0o600), (0o007, 0o660)]):
         (folder := tmp_path / str(number)).mkdir(0o777)
         os.chown(folder, 12345, 12346)
@@ -366,7 +366,7 @@ def test_every_letter_is_kept_with_any_character_set_of_address_or_database(kind
 @only(*SERVERS)
 @pytest.mark.parametrize("savepoint", [False, True])
 def test_a_deadlock_is_a_busy_database(savepoint, database, url, pos):
-    """The server ends one of two that take two rows in opposite order. MariaDB's error names the missing savepoint."""
+    """Of two sessions that lock two rows in opposite order the server ends one. MariaDB's error names its savepoint."""
     for number in range(5):
         put_order(pos, key(number))
     ready = threading.Barrier(2, timeout=WITHIN_S)
@@ -398,7 +398,7 @@ def remedy(url: str, **how: Any) -> str:
 
 
 def test_a_file_that_is_no_database_or_on_a_disk_without_wal_is_refused_and_closed(tmp_path):
-    """What a network file system cannot do, SQLite's lockless file access cannot do either."""
+    """SQLite's file access without locks fails in the same way as a network file system."""
     path = tmp_path / "menu.db"
     path.write_text("Adana Dürüm 110,25\n" * 100, "utf-8")
     error = remedy(f"sqlite:///{path}")
@@ -411,7 +411,7 @@ def test_a_file_that_is_no_database_or_on_a_disk_without_wal_is_refused_and_clos
 
 
 @pytest.mark.parametrize("scheme", ["postgresql+psycopg", "mysql+pymysql", "mariadb+pymysql"])
-def test_a_driver_that_is_not_installed_is_named_with_the_command_that_brings_it(scheme, monkeypatch):
+def test_a_driver_that_is_not_installed_is_named_with_the_command_that_installs_it(scheme, monkeypatch):
     module = scheme.partition("+")[2]
     for name in [name for name in sys.modules if name == module or name.startswith(f"{module}.")]:
         monkeypatch.delitem(sys.modules, name)
@@ -438,7 +438,7 @@ def test_a_locked_file_is_tried_again_until_it_is_free(tmp_path, monkeypatch):
     """SQLite alone tries ten times a second, and rarely meets the pause of a till that writes all the time."""
     database = Database(f"sqlite:///{tmp_path}/pos.db", busy_timeout_s=1.0, inline=True)
     database.write_now(lambda tx: None)
-    seconds = itertools.count(step=0.05)  # of a machine that is slower than the waits between two tries
+    seconds = itertools.count(step=0.05)  # a slow machine, on which a try takes longer than the waits
     monkeypatch.setattr(sqlite, "SystemClock", lambda: SimpleNamespace(monotonic=lambda: next(seconds)))
     tries, execute = [], sqlite._execute_directly
     monkeypatch.setattr(sqlite, "_execute_directly", lambda tx, words: tries.append(words) or execute(tx, words))

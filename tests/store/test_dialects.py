@@ -1,4 +1,4 @@
-"""What is particular to a database, and the statements that SQLAlchemy compiles once for each."""
+"""The differences between databases, and the statements that SQLAlchemy compiles once for each."""
 
 import importlib
 import pkgutil
@@ -30,7 +30,7 @@ class Refused(Exception):
     (1021, "Disk full (/tmp/x); waiting for someone to free some space", "make room"),
     ("53300", "sorry, too many clients already", "max_connections"),
     (1040, "Too many connections", "max_connections"),
-    # What PostgreSQL says to who connects has no SQLSTATE at the driver.
+    # PostgreSQL's errors during a connect have no SQLSTATE in the driver.
     (0, "FATAL:  sorry, too many clients already", "max_connections"),
     (0, "FATAL:  remaining connection slots are reserved for non-replication superuser", "max_connections"),
     (0, 'FATAL:  too many connections for role "pos"', "CONNECTION LIMIT"),
@@ -54,12 +54,12 @@ class Refused(Exception):
 def test_a_missing_server_feature_is_named_and_does_not_refuse_the_work(code: object, text: str, words: str):
     error = OperationalError("INSERT", {}, Refused(code, text))
     assert words in sentence(remedy(error))
-    is_ours = words == "Restore it"  # a table or column is away: what the work does about it is decided elsewhere
+    is_ours = words == "Restore it"  # a table or column is missing, which is handled elsewhere
     assert is_ours or not any(means(error) for means in (is_refusal, is_busy, is_denied, is_broken))
 
 
 def test_a_session_that_is_ended_again_and_again_is_logged_once_a_minute(monkeypatch):
-    """As by idle_session_timeout. While it is away, nothing more is logged."""
+    """As by idle_session_timeout. While the session is lost, nothing more is logged."""
     losses, times = servers.Losses("wake.listening_again"), iter([0.0, 0.0, 1.0, 61.0, 61.0])
     monkeypatch.setattr(losses, "_clock", SimpleNamespace(monotonic=lambda: next(times)))
     with capture_logs() as logs:
@@ -76,7 +76,7 @@ def test_a_session_that_is_ended_again_and_again_is_logged_once_a_minute(monkeyp
     ("@/d?host=a:1&host=b:2", "host=a%2Cb&port=1%2C2&{any}"),
 ])  # fmt: skip
 def test_the_dump_command_names_every_server_and_no_password(address: str, printed: str):
-    """A password of stars would be taken for the password."""
+    """A tool would take a password of asterisks for the real one."""
     commands = of("postgresql").dump(make_url(f"postgresql+psycopg://u{address}"), "file", ())
     assert commands is not None
     for command in commands:

@@ -14,7 +14,7 @@ from orderbridge.texts import sentence
 
 
 def answering(dialect: str, *answers: object) -> SimpleNamespace:
-    """A connection to a server that has these settings; changing a real one's would concern all its databases."""
+    """A connection to a simulated server with these settings. Those of a real server would affect all its databases."""
     of, rows = SimpleNamespace(name=dialect), iter(answers)
     return SimpleNamespace(dialect=of, exec_driver_sql=lambda _: SimpleNamespace(one=lambda: next(rows)))
 
@@ -64,7 +64,9 @@ def test_a_sqlite_connection_that_does_not_wait_for_the_disk_is_found(pragma: st
 
 
 @only(pytest.param(POSTGRESQL, marks=pytest.mark.postgresql))
-def test_what_a_trigger_does_to_our_session_is_undone_before_the_commit(database: Database, logged: list[str]):
+def test_a_setting_that_a_trigger_changes_in_our_session_is_restored_before_the_commit(
+    database: Database, logged: list[str]
+):
     def work(connection: Connection) -> str:
         connection.execute(text("SELECT set_config('synchronous_commit', 'off', false)"))
         database.durability.ask(connection)

@@ -105,18 +105,18 @@ def test_a_checkpoint_a_vacuum_and_other_programs_are_not_a_lost_file(path: Path
         elsewhere(path, statement)
         assert database.read_now(lambda tx: tx.exec_driver_sql("SELECT 1").scalar()) == 1
     database.write_now(note)
-    database.engine.dispose()  # the last connection takes -wal and -shm away, and new ones come
+    database.engine.dispose()  # the last connection removes -wal and -shm, and new ones are made
     database.write_now(forget)
 
 
 def elsewhere(path: Path, statement: str) -> None:
-    """By a program of its own, which closes the file as it ends."""
+    """Execute a statement in another process, which closes the file at its end."""
     script = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.isolation_level = None; c.execute(sys.argv[2])"
     subprocess.run([sys.executable, "-c", script, path, statement], check=True)
 
 
 def test_opening_the_file_twice_releases_no_lock(path: Path, url: str, database: Database):
-    """As at a reload. A till that closes the file afterwards would remove the -wal that is written to."""
+    """A reload does so. Without the lock, a till that closes the file would remove the -wal in use."""
     first = Database(url, inline=True)
     first.write_now(forget)
     database.engine.dispose()
@@ -142,10 +142,10 @@ def test_many_reloads_leave_no_descriptor_behind(path: Path, database: Database)
 
 
 def open_descriptors(folder: Path) -> list[str]:
-    """Of that folder alone: what earlier tests left is closed whenever it is collected."""
+    """The open descriptors of this folder. Those of earlier tests are closed at any garbage collection."""
     found = []
     for descriptor in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # the one that lists them
+        with suppress(FileNotFoundError):  # the descriptor of the listing itself
             found.append(str(descriptor.readlink()))
     return sorted(name for name in found if name.startswith(str(folder)))
 

@@ -49,7 +49,7 @@ def test_a_menu_is_stored_and_the_same_again_changes_nothing(database, pos):
     assert shown(pos, "seen_utc") != dict.fromkeys(before, (before[1][-1],)), "the sign is newer"
 
 
-def test_a_renamed_food_is_an_event_with_the_old_name_and_another_category_is_none(database, pos):
+def test_a_renamed_food_is_an_event_with_the_old_name_and_a_new_category_is_not(database, pos):
     whole(database, food(1, "Adana"), food(2), food(3))
     changed = shown(pos, "changed_utc")[3]
     listed = [food(1, "Adana Dürüm"), food(2, None, category=None)]
@@ -133,10 +133,10 @@ def test_an_order_is_stored_though_its_food_is_refused(database, pos):
     assert (rows(pos, "SELECT food_id FROM delivery_order_items"), shown(pos)) == ([{"food_id": 7}], {})
 
 
-def test_a_food_that_another_session_has_just_brought_keeps_no_order_out_and_no_later_menu(database, pos, monkeypatch):
+def test_a_food_that_another_session_has_just_inserted_blocks_no_order_and_no_later_menu(database, pos, monkeypatch):
     order_of(database, KEY, 7)
     with monkeypatch.context() as patched:
-        for name in ("_SIGNS", "_KNOWN"):  # which do not see it yet
+        for name in ("_SIGNS", "_KNOWN"):  # these do not see it yet
             query = getattr(foods, name)
             patched.setattr(foods, name, query.where(query.selected_columns.food_id < 0))
         order_of(database, OTHER, 7)

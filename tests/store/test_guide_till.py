@@ -1,4 +1,4 @@
-"""The till of the POS guide, with the statements cut out of its page, on each database: nothing lost, nothing twice."""
+"""The till of the POS guide, with the statements of its page, on each database: nothing is lost or done twice."""
 
 import os
 import re
@@ -30,7 +30,7 @@ CLOCKS = {
     for kind, name in (("sqlite", "SQLite"), ("postgresql", "PostgreSQL"), ("mariadb", "MariaDB"))
 }
 OWN_TABLES = re.findall(r"CREATE TABLE .*?\);", re.sub(r"--.*", "", PAGE), re.DOTALL)
-# The set-up of each server under its heading, and nothing but prose between them.
+# The set-up of each server under its heading, with only prose between them.
 COMMANDS = {
     kind.lower(): commands
     for kind, commands in re.findall(r"### (\w+)\n(?:(?!```|#)[^\n]*\n)*```sh\n(.*?)```", PAGE, re.DOTALL)
@@ -44,7 +44,7 @@ FOODS += [(1003, "Yayla Çorbası", "gone", None), (1004, "Tarhana", "gone", Non
 
 
 def sql(*words: str) -> str:
-    """The one statement of the loop with these words in it."""
+    """The statement of the loop that contains these words."""
     (found,) = (one for one in PRINTED if all(word in one for word in words))
     return found.rstrip(";")
 
@@ -71,11 +71,11 @@ OVER = {"revision": 2, "last_change": "cancelled", "ended_utc": NOW, "ended_by":
 
 
 class PowerCut(Exception):
-    """The program is gone."""
+    """The program was killed."""
 
 
 class Till:
-    """The program of the guide. `paper`: what came out of the printer, which outlives it."""
+    """The program of the guide. `paper`: what was printed, which survives the program."""
 
     def __init__(self, pos: Pos, name: str = "K1", *, accepts: bool = True, paper: list[str] | None = None) -> None:
         self.pos, self.name, self.accepts = pos, name, accepts
@@ -108,7 +108,7 @@ class Till:
         self.verdicts()
 
     def take_over(self, found: list[Row] | None = None) -> None:
-        """`found`: as it was read, while another program was quicker."""
+        """Take orders over. `found`: the rows as read before another program took them over."""
         for order in self.all(SQL["new"]) if found is None else found:
             self.pos.execute("BEGIN IMMEDIATE")
             order |= {"reference": f"{self.name}-{order['order_number']}"}
@@ -174,7 +174,7 @@ class Till:
         return None
 
     def switch(self, action: str, name: str, **subject: object) -> Row | None:
-        """Of a food or a restaurant. `name`: the same ids, in the request_id."""
+        """Switch a food or a restaurant. `name`: its id for the request_id."""
         mine = "food_id = :food_id AND account = :account"
         ids = mine if "food_id" in subject else "restaurant_id = :restaurant_id AND food_id IS NULL"
         last_switch = SQL["last_switch"].replace(mine, ids)
@@ -195,7 +195,7 @@ class Till:
             self.do(SQL["seen"], **row)
 
     def waiting(self) -> list[str]:
-        """Whose customers hear nothing. The rest of the screen with it."""
+        """The orders whose customers wait for an answer. It also reads the rest of the screen."""
         for shown in ("lamp", "open", "waiting", "papers_left"):
             self.all(SQL[shown])
         return [order["payment_key"] for order in self.all(SQL["unanswered"])]
@@ -242,7 +242,7 @@ def test_every_statement_of_the_page_is_played():
 def test_an_order_is_taken_over_printed_and_accepted_once_despite_any_crash(database, pos, till):
     deliver(database, 1)
     paper, found = till.paper, till.all(SQL["new"])
-    till.take_over()  # and dies before the paper
+    till.take_over()  # and is killed before it prints
     Till(pos, "K2", paper=paper).take_over(found)
     second = Till(pos, paper=paper)
     second.printer_dies = True
@@ -250,7 +250,7 @@ def test_an_order_is_taken_over_printed_and_accepted_once_despite_any_crash(data
         second.round()
     third = Till(pos, paper=paper)
     third.round()
-    assert paper == ["NEW K1-1: Pide 1, Ayran"]  # it may still be at it
+    assert paper == ["NEW K1-1: Pide 1, Ayran"]  # the former program may still print
     a_minute_later(pos)
     for _ in range(2):
         third.round()
@@ -263,7 +263,7 @@ def test_an_order_is_taken_over_printed_and_accepted_once_despite_any_crash(data
         third.round()
     assert (third.seen, third.waiting()) == ([(f"accept-{key(1)}-1", "refused")], [key(1)])
     (order,) = third.all(SQL["open"])
-    for _ in range(2):  # a person accepts it again, with a doubled click
+    for _ in range(2):  # a person accepts it again, with a double click
         third.ask("accept", order, preparing_time=40)
     asked = rows(pos, "SELECT request_id FROM delivery_actions ORDER BY id")
     assert [row["request_id"][-2:] for row in asked] == ["-1", "-2"]
@@ -272,12 +272,12 @@ def test_an_order_is_taken_over_printed_and_accepted_once_despite_any_crash(data
 def test_a_changed_order_is_printed_again_and_an_ended_one_is_not_cooked(database, pos, till):
     deliver(database, 1, 2, 3)
     till.take_over()
-    change(database, 3, **OVER)  # before its paper
+    change(database, 3, **OVER)  # before it is printed
     till.print_papers()
     assert till.paper == ["NEW K1-1: Pide 1, Ayran", "NEW K1-2: Pide 2, Ayran"]
     change(database, 1, revision=2, last_change="status", status="CONFIRMED")
     change(database, 2, **OVER)
-    found = till.all(SQL["changed"])  # as a second window of the same till read it, which writes later
+    found = till.all(SQL["changed"])  # as read by a second window of the till, which writes later
     for _ in range(2):
         till.round()
     assert till.paper[2:] == ["STOP K1-2: Pide 2, Ayran"]
@@ -288,7 +288,7 @@ def test_a_changed_order_is_printed_again_and_an_ended_one_is_not_cooked(databas
         till.round()
     till.changes(found)
     till.print_papers()
-    change(database, 2, payload=None)  # its customer is forgotten
+    change(database, 2, payload=None)  # its customer's data are blanked
     till.do(SQL["forget"])
     emptied = {row["payment_key"]: row["ticket"] == "" for row in rows(pos, "SELECT * FROM till_papers")}
     assert emptied == {key(1): False, key(2): True, key(3): False}
@@ -311,7 +311,7 @@ def test_what_a_person_must_judge_waits_and_what_cannot_be_taken_over_harms_no_o
 
 
 def test_two_loops_that_print_at_once_print_each_paper_once(database, pos, till):
-    """Both have read all papers before either begins one: two programs, or a loop that outlived a killed till."""
+    """Both have read all tickets before either begins one: two programs, or a loop that survived a killed till."""
     deliver(database, *range(1, 21))
     till.take_over()
     for again in (False, True):
@@ -334,7 +334,7 @@ def test_a_ticket_that_may_be_printed_gets_a_stop_slip_and_a_waiting_one_is_drop
         change(database, number, **OVER)
     later = Till(pos, paper=till.paper)
     a_minute_later(pos)
-    later.print_papers()  # a program of its own may come before CHANGES: nothing that is over is printed or forgotten
+    later.print_papers()  # if printing runs before CHANGES, no ended order is printed or forgotten
     assert till.paper == ["NEW K1-1: Pide 1, Ayran"]
     later.round()
     assert till.paper[1:] == ["STOP K1-1: Pide 1, Ayran"]
@@ -342,14 +342,14 @@ def test_a_ticket_that_may_be_printed_gets_a_stop_slip_and_a_waiting_one_is_drop
 
 def test_another_till_takes_over_the_tickets_of_a_dead_one_after_a_minute(database, pos, till):
     deliver(database, 1, 2)
-    till.take_over()  # and dies
+    till.take_over()  # and is killed
     living = Till(pos, "K2")
     living.round()
     assert living.paper == []
     a_minute_later(pos)
     living.round()
     assert living.paper == ["NEW K1-1: Pide 1, Ayran", "NEW K1-2: Pide 2, Ayran"]
-    till.round()  # it lives after all
+    till.round()  # it still runs
     assert till.paper == []
     now = datetime.now(UTC)
     change(database, 1, changed_utc=now, **OVER | {"ended_utc": now})
@@ -388,7 +388,7 @@ def test_a_switch_back_is_asked_though_the_first_one_still_waits(pos, till):
 
 
 def script(kind: str, server: URL) -> str:
-    """What stands there, with names of this run's own. pip, the service and the daemon are not there: without their lines."""
+    """The script of the page, with names of this test run, without its lines for pip, the service and the daemon."""
     lines = [line for line in COMMANDS[kind].splitlines() if not re.match(r"pip|orderbridge check", line)]
     said = "set -eu -o pipefail\n" + "\n".join(lines)
     said = re.sub(r"\b(ROLE|USER|OWNER|AUTHORIZATION|grants|TO) (bridge|till)\b", rf"\1 {MINE}_\2", said)
@@ -417,7 +417,7 @@ def remove(engine: Engine, kind: str) -> None:
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.exec_driver_sql(f"DROP DATABASE IF EXISTS {MINE}{force}")
         for name in ("bridge", "till"):
-            with suppress(Exception):  # not made: the failure before shows
+            with suppress(Exception):  # not created, because of an earlier failure
                 connection.exec_driver_sql(f"DROP {word} {MINE}_{name}")
 
 

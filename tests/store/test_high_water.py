@@ -30,7 +30,7 @@ def test_tables_are_an_older_copy_when_their_generation_is_below_the_mark() -> N
     for found, older in (
         (MARK, False),
         (replace(MARK, generation=101), False),
-        (replace(MARK, generation=99), True),  # behind, and no event is missing
+        (replace(MARK, generation=99), True),  # older, although no event is missing
         (replace(MARK, generation=99, event=40), True),
         (replace(MARK, event=0), False),  # old events were deleted
         (ANOTHER, False),
@@ -42,7 +42,7 @@ def test_tables_are_an_older_copy_when_their_generation_is_below_the_mark() -> N
 
 
 @pytest.mark.parametrize("ago_s, held_s", [(86400, 0), (110, 0), (98, 12), (60, 50), (0, 50), (-86400, 50)])
-def test_a_poll_is_held_by_the_mark_and_never_for_longer_than_one_can_take(ago_s: int, held_s: float) -> None:
+def test_the_mark_delays_a_poll_but_never_longer_than_a_poll_can_take(ago_s: int, held_s: float) -> None:
     assert hold_s(NOW - timedelta(seconds=ago_s), NOW, longest_s=50.0) == held_s
 
 

@@ -38,14 +38,14 @@ def test_one_daemon_holds_the_lock_and_the_other_waits(daemon: Daemon, database:
     assert [first.take(), first.take(), second.take(), first.is_lost()] == [True, True, False, False]
     assert not database.is_unattended(), "a server is never known to have no daemon"
     first.close()
-    while not second.take():  # MariaDB gives it on as soon as it has noticed that the session is gone
+    while not second.take():  # MariaDB releases it once it notices the end of the session
         pass
     assert not first.take()
 
 
 @databases.only(*databases.SERVERS)
 def test_daemons_on_other_databases_of_a_server_do_not_wait_for_each_other(kind: str, daemon: Daemon, request):
-    name = f"obs_leader_{os.getpid()}_{'x' * 40}"  # with a name that leaves no room in MariaDB's
+    name = f"obs_leader_{os.getpid()}_{'x' * 40}"  # too long for a lock's name in MariaDB
     with databases.own_database(request.getfixturevalue(f"{kind}_server"), name) as url:
         other = Database(url, inline=True)
         lock = LeaderLock(other)
@@ -71,7 +71,7 @@ def test_after_a_broken_connection_the_lock_is_taken_again_unless_another_has_it
 
 
 @databases.only(*databases.SERVERS)
-def test_a_right_is_not_held_when_the_question_for_it_failed(daemon: Daemon, database: Database):
+def test_a_lock_is_not_held_if_its_request_failed(daemon: Daemon, database: Database):
     lock = LeaderLock(database)
     assert daemon().take()
     event.listen(database.engine, "before_cursor_execute", refused)
@@ -98,13 +98,13 @@ def test_a_lock_released_while_it_is_requested_is_free(daemon: Daemon, pos: Pos,
 
 
 def kill(pos: Pos, lock: LeaderLock) -> None:
-    """End the session that holds the right, and come back when the right is gone with it."""
+    """End the session that holds the lock. Returns when the lock is free."""
     assert lock._connection is not None
     end_session(pos, lock._connection.execute(text(SESSION[pos.kind])).scalar_one())
 
 
 @databases.only(databases.SQLITE)
-def test_a_file_under_two_names_is_one(path, daemon: Daemon, tmp_path):
+def test_a_file_with_two_names_has_one_lock(path, daemon: Daemon, tmp_path):
     (tmp_path / "other.db").symlink_to(path)
     other = Database(f"sqlite:///{tmp_path}/other.db", inline=True)
     assert [daemon().take(), LeaderLock(other).take()] == [True, False]

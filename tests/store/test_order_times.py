@@ -23,7 +23,7 @@ SAME = Change(True, Differs.NOTHING, None, None, None)
 
 @pytest.fixture(autouse=True)
 def account(pos: Pos) -> None:
-    """One that has listened for ten days."""
+    """An account that has listened for ten days."""
     put(pos, "delivery_accounts", fingerprint="f" * 64, name="kadikoy", listened_seconds=10 * DAY_S)
 
 
@@ -49,7 +49,7 @@ def put_silent(pos: Pos, payment_key: str = KEY, **columns: object) -> str:
 
 
 def test_the_count_begins_when_a_till_has_taken_the_order_over(database, pos):
-    put(pos, "delivery_accounts", fingerprint="0" * 64, name="kadikoy")  # a former pair of secrets sets nothing back
+    put(pos, "delivery_accounts", fingerprint="0" * 64, name="kadikoy")  # former secrets of the account reset nothing
     put_order(pos)
     assert count(database) == []
     pos.execute("UPDATE delivery_orders SET pos_revision = 1")

@@ -28,7 +28,7 @@ PRIVATE += "neighborhood_name district_name city_name payload".split()
 
 
 def change(**values: Any) -> Change:
-    """A delivery that brings nothing new and counts."""
+    """A delivery without news whose status counts."""
     usual: dict[str, Any] = {"status_counts": True, "differs": Differs.NOTHING}
     return Change(**usual | dict.fromkeys(("ended_by", "last_change", "problem")) | values)
 
@@ -228,7 +228,7 @@ def test_a_verdict_writes_the_status_of_its_order_and_the_same_again_is_no_revis
     assert difference(before, after) <= {*written.split(), "status_text"}
     set_status(database, 2)
     assert (order_row(pos), order_row(pos, OTHER)) == (after, other)
-    set_status(database, 5, shown=False)  # only concluded
+    set_status(database, 5, shown=False)  # inferred, not shown
     assert cells(pos, "status_id service_status_id revision ended_by") == (5, 2, 3, "completed")
 
 
@@ -273,7 +273,7 @@ def test_customer_data_is_blanked_once_and_the_sale_is_kept(database, pos):
         row_id = put_action(pos, "complete", payment_key=payment_key)
         put(pos, "delivery_action_attempts", action_id=row_id, attempt=1, started_utc=NOW_TEXT, detail="Ayşe Yılmaz")
     assert [blank(database), blank(database)] == [1, 0]
-    after = order_row(pos)  # and the same delivery again is news
+    after = order_row(pos)  # a repeated delivery would count as new
     assert {column: after[column] for column in difference(before, after)} == dict.fromkeys([*PRIVATE, "payload_hash"])
     sold = one(pos, "SELECT name, note, total FROM delivery_order_items")
     assert sold == {"name": "Adana Dürüm", "note": None, "total": 235.5}
@@ -310,7 +310,7 @@ def test_old_orders_are_blanked_in_short_transactions(database, pos, monkeypatch
     assert [blank(database) for _ in range(3)] == [2, 1, 0]
 
 
-def test_lines_that_vanished_go_with_their_options_and_another_orders_lines_stay(database, pos):
+def test_missing_lines_are_deleted_with_their_options_and_those_of_other_orders_stay(database, pos):
     insert(database, arrival(facts=facts(items=(item(), item(name="Lahmacun")))), arrival(OTHER))
     deliver(database, arrival(facts=facts(items=(item(name="Ayran", options=()),))), **CONTENTS)
     lines = rows(pos, "SELECT payment_key, name FROM delivery_order_items ORDER BY payment_key")

@@ -70,7 +70,7 @@ def test_overwriting_the_file_counts_as_a_lost_file(database, till, path, how, i
         checkpoint(till)
     database.check_file()
     if how is by_cp and not is_copied_since:
-        return  # the same bytes as are there: all that came later is in the -wal
+        return  # the same bytes as before, since all later changes are in the -wal
     shutil.copyfile(copy, path)
     with pytest.raises(FileLost, check=says("wrote over")):
         add(database)

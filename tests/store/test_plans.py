@@ -48,7 +48,7 @@ class Plan(NamedTuple):
 
 @pytest.fixture(scope="module", params=databases.KINDS)
 def years(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    """Nothing that a test does to it stays."""
+    """The database. Changes of a test are rolled back."""
     if request.param == SQLITE:
         database = Database(f"sqlite:///{tmp_path_factory.mktemp('years')}/pos.db", inline=True)
         database.write_now(schema.upgrade)
@@ -150,7 +150,7 @@ WORK: dict[str, Work] = {
 
 @contextmanager
 def plans(database: Database) -> Iterator[list[tuple[str, list[str]]]]:
-    """Each statement that is sent meanwhile, with what of its plan reads a big table from end to end."""
+    """The statements that are sent meanwhile, each with the parts of its plan that scan a big table."""
     found: list[tuple[str, list[str]]] = []
     explaining = False
 

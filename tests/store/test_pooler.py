@@ -39,7 +39,7 @@ logfile = {place}/log
 
 @contextlib.contextmanager
 def bouncer(url: str, mode: str, least: int = 0) -> Iterator[str]:
-    """The address of a database behind a real PgBouncer in that mode. `least`: how many processes it has in store."""
+    """The address of a database behind a real PgBouncer in that mode. `least`: the number of sessions it keeps."""
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin:/usr/bin")
     if program is None:
         pytest.skip("pgbouncer is not installed (tests/debian-packages)")

@@ -1,4 +1,4 @@
-"""What is on disk is there after a power loss, in each way in which a disk may forget the rest."""
+"""Flushed data survive a power loss, in whichever way the disk loses the rest."""
 
 import sqlite3
 from contextlib import ExitStack, closing
@@ -28,7 +28,7 @@ ROWS = 5
 
 @pytest.fixture
 def left(tmp_path: Path):
-    """What `look` finds in each way after `work` and a power loss. What `work` opens is closed between both."""
+    """What `look` finds after `work` and a power loss of each kind. What `work` opens is closed in between."""
 
     def left(work, look):
         found = []
@@ -66,7 +66,7 @@ def test_a_commit_is_on_disk_before_the_wal_is_written_back(left):
 
 @pytest.mark.parametrize("synchronous", ["NORMAL", "OFF"])
 def test_a_commit_that_is_not_flushed_is_lost(left, synchronous: str):
-    """Else the tests around this one prove nothing."""
+    """Otherwise the other tests would prove nothing."""
 
     def work(folder, opened):
         till = opened.enter_context(closing(sqlite3.connect(folder / "pos.db", isolation_level=None)))

@@ -1,4 +1,4 @@
-"""The queries of the health check, each of which finds its problem and only that, and the alarms as a till reads them."""
+"""Each query of the health check finds only its own problem; and the alarms as a till reads them."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,7 +26,7 @@ def times(**changes: int) -> problem_queries.Times:
 
 
 def found(database: Database, kind: str, **changes: int) -> list[tuple[Any, str, str | None, int]]:
-    """Its rows; that there are any is seen without them."""
+    """The rows of a query. The faster query, which only says whether there are some, must agree."""
     rows = database.read_now(lambda tx: problem_queries.rows(tx, kind, times(**changes)))
     assert not rows or kind in database.read_now(lambda tx: problem_queries.kinds(tx, times()))
     return sorted((subject, time_text(since), account, count) for subject, since, account, count in rows)
@@ -48,7 +48,7 @@ def test_received_orders_of_the_last_day_are_found(database, pos):
     assert found == {(key(0), 0, None), (key(1), 1, "2026-03-02 19:30:00")}
 
 
-def test_the_newest_accept_of_each_order_counts_and_a_cancel_while_it_is_on_its_way_but_not_for_long(database, pos):
+def test_the_newest_accept_of_each_order_counts_and_an_unfinished_cancel_for_a_short_time(database, pos):
     put_action(pos, payment_key=KEY, state="expired", finished_utc=ago(9))
     put_action(pos, payment_key=KEY, state="pending")
     put_action(pos, "complete", payment_key=KEY)
@@ -143,7 +143,7 @@ def test_a_row_of_unknown_outcome_is_found(database, pos):
     ("deactivate_food", {"state": "done", "food_id": 2}, True), ("close_restaurant", {"state": "done"}, False),
     ("close_restaurant", {"state": "done", "restaurant_id": key(9)}, True),
 ])  # fmt: skip
-def test_a_newer_row_for_the_same_ends_the_doubt(action, other, told, database, pos):
+def test_a_newer_row_for_the_same_subject_ends_the_doubt(action, other, told, database, pos):
     row = put_action(pos, action, **UNKNOWN)
     put_action(pos, action, **other)
     assert (row in unknown(database)) is told
@@ -218,7 +218,7 @@ def test_a_command_keeps_the_problems_that_only_the_running_daemon_knows(databas
 
 
 @databases.only(databases.POSTGRESQL)
-def test_a_server_that_takes_no_writes_is_found(database: Database, url: str):
+def test_a_server_that_refuses_writes_is_found(database: Database, url: str):
     assert database.hindrance(problem_rows.try_to_write) is None
     of_reader = make_url(url).update_query_dict({"options": "-c default_transaction_read_only=on"})
     reader = Database(of_reader.render_as_string(hide_password=False), inline=True)

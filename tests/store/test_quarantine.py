@@ -20,7 +20,7 @@ def ago(minutes: float) -> str:
 
 
 def keep(database: Database, *found: Document, account="kadikoy", reason="not_json", at=NOW, **how: int) -> int:
-    """Returns how many of them are new."""
+    """Keep documents. Returns how many of them are new."""
     return database.write_now(lambda tx: sum(quarantine.keep(tx, account, one, reason, at, **how) for one in found))
 
 
@@ -37,10 +37,11 @@ def test_a_document_is_kept_whole_with_its_reason(database, pos):
     (row,) = kept(pos)
     assert row.pop("id") > 0
     assert row == {
-        "account": "kadikoy", "payment_key": KEY, "payload": '{"bozuk": "ş"}', "payload_hash": "d1", "reason": "not_json",
+        "account": "kadikoy", "payment_key": KEY, "payload": '{"bozuk": "ş"}', "payload_hash": "d1",
+        "reason": "not_json",
         "first_seen_utc": NOW_TEXT, "last_seen_utc": NOW_TEXT, "times_seen": 1, "resolved_utc": None,
     }  # fmt: skip
-    keep(database, replace(document("d2"), raw=b"a\0b"))  # which no server takes
+    keep(database, replace(document("d2"), raw=b"a\0b"))  # a NUL, which servers refuse
     assert kept(pos)[1]["payload"] == "a\ufffdb"
 
 
@@ -53,7 +54,7 @@ def test_a_document_that_comes_again_is_counted_for_its_account(database, pos):
     assert (first["times_seen"], first["first_seen_utc"], first["last_seen_utc"]) == (2, NOW_TEXT, LATER_TEXT)
     assert (first["reason"], second["payment_key"], second["times_seen"]) == ("not_an_object", None, 2)
     assert (third["account"], third["times_seen"]) == ("besiktas", 1)
-    for at in (NOW, LATER):  # a replay counts no delivery, and knows no later one
+    for at in (NOW, LATER):  # a replay is no delivery, and its time is not the last one
         keep(database, document(), reason="database_refused", at=at, times=0)
         assert tuple(kept(pos)[0][name] for name in ("times_seen", "last_seen_utc")) == (2, LATER_TEXT)
 
@@ -65,7 +66,7 @@ def test_an_order_stored_later_is_resolved_for_all_accounts(database, pos):
         resolve(database, *keys, until=until)
         assert {row["resolved_utc"] for row in kept(pos)} == {None}
     resolve(database, KEY)
-    resolve(database, KEY, at=LATER + timedelta(minutes=1))  # the first time stays
+    resolve(database, KEY, at=LATER + timedelta(minutes=1))  # the first resolution stays
     assert [row["resolved_utc"] for row in kept(pos)] == [LATER_TEXT, None, None, LATER_TEXT]
     named = {"account": "kadikoy", "reason": "not_json", "times_seen": 1, "first_seen_utc": NOW, "last_seen_utc": NOW}
     listed = [{"id": row["id"], "payment_key": row["payment_key"], **named} for row in kept(pos)[1:3]]
@@ -75,7 +76,7 @@ def test_an_order_stored_later_is_resolved_for_all_accounts(database, pos):
 def test_all_documents_of_one_order_are_read_with_the_newest_last(database, pos):
     keep(database, document("d1"), document("d2"), document("d3", OTHER), document("d4", None), document("d5", None))
     keep(database, document("d6"), account="besiktas")
-    keep(database, document("d1"), at=LATER)  # it was delivered again since
+    keep(database, document("d1"), at=LATER)  # delivered again since
     ids = {row["payload_hash"]: row["id"] for row in kept(pos)}
 
     def of_order(digest: str) -> list[str]:

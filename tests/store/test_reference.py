@@ -77,7 +77,7 @@ def test_rows_that_a_whole_nonempty_list_lacks_are_deleted(database, pos):
 def test_the_usual_codes_are_used_until_the_marketplace_sends_its_own(database):
     usual = database.read_now(reference.payment_codes)
     assert usual == {"Nakit": "CASH", "Kredi Kartı (pre-paid)": "CREDIT_CARD", "Banka Kartı (pre-paid)": "DEBIT_CARD"}
-    usual.clear()  # a copy: the next one who asks gets them all
+    usual.clear()  # a copy, so the next call still returns all
     assert database.read_now(reference.payment_codes)["Nakit"] == "CASH"
     take_in(database, methods=Variables(CARD, {}))
     assert database.read_now(reference.payment_codes) == {"Kredi Kartı": "CREDIT_CARD"}

@@ -1,4 +1,4 @@
-"""Whose fault an error is: the document's and the POS's own constraints refuse an order, our own rows never do (promise 1)."""
+"""Causes of errors: a document or a constraint of the POS may refuse an order, our own rows never may (promise 1)."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ TRIGGER = "CREATE TRIGGER pos_check BEFORE INSERT ON delivery_orders"
 
 
 class Case(NamedTuple):
-    """What was done to the database, and how it is undone. `note`: of the order that comes then."""
+    """A change of the database, and how it is undone. `note`: that of the order delivered next."""
 
     done: str
     undone: str = ""
@@ -27,7 +27,7 @@ class Case(NamedTuple):
 
 
 def trigger(body: str) -> Case:
-    """On PostgreSQL, where a trigger is a function."""
+    """A trigger on PostgreSQL, which needs a function."""
     made = f"CREATE FUNCTION pos_check() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body};RETURN NEW;END $$"
     undone = "DROP TRIGGER pos_check ON delivery_orders; DROP FUNCTION pos_check"
     return Case(f"{made}; {TRIGGER} FOR EACH ROW EXECUTE FUNCTION pos_check()", undone)
@@ -45,7 +45,8 @@ LONG = "".join(f"{number:x}" for number in range(9000))
 UNIQUE = Case("CREATE UNIQUE INDEX pos_ux ON delivery_orders (order_number)", "DROP INDEX pos_ux")
 ON_POSTGRESQL = {
     "NOT NULL": Case(
-        f"{ORDERS} ADD pos_number INTEGER; UPDATE delivery_orders SET pos_number = 1; {ORDERS} ALTER pos_number SET NOT NULL",
+        f"{ORDERS} ADD pos_number INTEGER; UPDATE delivery_orders SET pos_number = 1;"
+        f" {ORDERS} ALTER pos_number SET NOT NULL",
         f"{ORDERS} DROP pos_number",
     ),
     "unique": UNIQUE,
@@ -80,7 +81,8 @@ ON_MARIADB = {
 OURS_ON_MARIADB = {
     "default": Case(f"{ID} MODIFY id BIGINT NOT NULL", f"{ID} MODIFY id BIGINT NOT NULL AUTO_INCREMENT"),
     "end": Case(
-        f"INSERT INTO {EVENTS} (id, payment_key, at_utc, event) VALUES (9223372036854775807, '{KEY}', '2026-01-01', 'x')",
+        f"INSERT INTO {EVENTS} (id, payment_key, at_utc, event)"
+        f" VALUES (9223372036854775807, '{KEY}', '2026-01-01', 'x')",
         f"DELETE FROM {EVENTS}; ALTER TABLE {EVENTS} AUTO_INCREMENT = 1000",
     ),
 }
@@ -107,7 +109,7 @@ CASES[databases.POSTGRESQL] = (ON_POSTGRESQL, OURS_ON_POSTGRESQL)
 
 
 def judged(database: Database, pos: Pos, case: Case) -> str:
-    """Whose fault it is that a second order is not taken in."""
+    """The cause for which a second order is not stored."""
     databases.empty(database)
     take_in(database, KEY)
     run(pos, case.done)
@@ -121,7 +123,7 @@ def judged(database: Database, pos: Pos, case: Case) -> str:
 
 
 def run(pos: Pos, statements: str) -> None:
-    """One after another: a semicolon and a space stand between them, and in no trigger."""
+    """Execute the statements, which are separated by a semicolon and a space. No trigger contains both."""
     for statement in filter(None, statements.split("; ")):
         pos.execute(statement)
 
@@ -130,7 +132,7 @@ def take_in(database: Database, payment_key: str, note: str = "") -> None:
     database.write_now(lambda tx: orders.insert_new(tx, "kadikoy", [arrival(payment_key, facts=facts(note=note))], NOW))
 
 
-def test_a_fault_of_the_document_or_the_pos_is_a_refusal_and_one_of_ours_is_none(database, pos, kind):
+def test_a_fault_of_the_document_or_the_pos_is_a_refusal_and_one_of_ours_is_not(database, pos, kind):
     for cases, fault in zip(CASES[kind], ("refused", "ours"), strict=True):
         assert {name: judged(database, pos, case) for name, case in cases.items()} == dict.fromkeys(cases, fault)
 

@@ -99,7 +99,7 @@ def test_a_clock_is_trusted_only_up_to_the_dates_of_the_orders(database, pos):
         return database.read_now(lambda tx: retention.plausible_now(tx, now, ZoneInfo("Europe/Istanbul")))
 
     assert plausible_now(NOW) < LONG_BEFORE
-    for number, date in enumerate(["0001-01-01 00:00:00", "9999-12-31 23:59:59"]):  # of no possible date
+    for number, date in enumerate(["0001-01-01 00:00:00", "9999-12-31 23:59:59"]):  # impossible dates
         put_order(pos, key(100 + number), ordered_at=date)
         put(pos, "delivery_order_events", payment_key=key(100 + number), at_utc=NOW_TEXT, event="received")
         assert plausible_now(NOW) < LONG_BEFORE
@@ -121,7 +121,7 @@ def test_a_phone_number_is_found_in_any_form():
 
 
 def test_documents_in_quarantine_are_found_by_the_number_in_them_or_by_their_order(database, pos):
-    """Also by another document of their order: an older one that is left alone would be taken in as its newest."""
+    """They are also found by another document of their order. A remaining older one would be stored as the newest."""
     payloads = [json.dumps({"customer": {"phone": "0555 123 45 67"}}), "not json 5551234567", "another", "of the order"]
     keys = dict(zip(payloads, [OTHER, None, None, KEY], strict=True)) | {"with a masked number": OTHER}
     for number, (payload, payment_key) in enumerate(keys.items()):

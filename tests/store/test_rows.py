@@ -17,7 +17,7 @@ AMOUNTS = [None, Decimal(0), Decimal("0.0001"), Decimal("-12.5"), Decimal("99999
 
 
 def many(number: int = SHORT_WAY_FROM + len(HARD) * len(AMOUNTS)) -> list[Any]:
-    """As many orders as the short way needs, each a little different."""
+    """As many different orders as the batch path requires."""
     made = []
     for n in range(number):
         hard, other, quantity = HARD[n % len(HARD)], HARD[-n % len(HARD)], None if n % 2 else Decimal("1.5")
@@ -50,7 +50,7 @@ def test_a_batch_gives_the_same_as_single_rows(database, pos):
 
 
 def test_a_batch_is_one_statement_and_one_duplicate_refuses_it(database, pos, monkeypatch):
-    """On the long one each row would pass through SQLAlchemy's insert()."""
+    """Without a batch, each row would pass through SQLAlchemy's insert()."""
     monkeypatch.delattr("orderbridge.store.rows.insert")
     put_order(pos, key(7))
     with pytest.raises(IntegrityError) as caught:
@@ -58,7 +58,7 @@ def test_a_batch_is_one_statement_and_one_duplicate_refuses_it(database, pos, mo
     assert "Ayşe" not in str(caught.value)
     assert one(pos, "SELECT count(*) AS n FROM delivery_orders")["n"] == 1
     pos.execute("DELETE FROM delivery_orders")
-    insert(database, many())  # the connection is well
+    insert(database, many())  # the connection still works
 
 
 @only(POSTGRESQL)
@@ -72,7 +72,7 @@ def test_a_drivers_error_names_no_customer(database):
 
 @only(SQLITE, POSTGRESQL)
 def test_a_row_left_out_by_a_trigger_is_noticed_in_a_batch(database, pos, kind):
-    """An order that is not there must not be acknowledged."""
+    """An order that was not stored must not be acknowledged."""
     trigger = "CREATE TRIGGER pos_refuses BEFORE INSERT ON delivery_orders"
     if kind == SQLITE:
         pos.execute(f"{trigger} WHEN NEW.payment_key LIKE '%07' BEGIN SELECT RAISE(IGNORE); END")

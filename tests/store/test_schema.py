@@ -123,7 +123,7 @@ def test_a_later_migration_is_atomic_and_runs_once(path, database, tmp_path, mon
 ])  # fmt: skip
 def test_a_schema_of_another_program_is_refused_and_nothing_is_changed(ask, version, words, path, database, pos):
     pos.execute("UPDATE delivery_schema_version SET version_num = ?", (version,))
-    pos.execute("DROP TABLE delivery_tokens")  # what an older program would be tempted to mend
+    pos.execute("DROP TABLE delivery_tokens")  # an older program might recreate it
     before = objects(path)
     with pytest.raises(StoreError, check=says(words)):
         database.write_now(ask)
@@ -132,7 +132,7 @@ def test_a_schema_of_another_program_is_refused_and_nothing_is_changed(ask, vers
 
 DESCRIPTIONS = {
     POSTGRESQL: [
-        # In order, without the gap that a dropped column leaves.
+        # The columns in order, without the gap of a dropped one.
         """SELECT table_name, rank() OVER (PARTITION BY table_name ORDER BY ordinal_position), column_name, data_type,
                   character_maximum_length, numeric_precision, numeric_scale, datetime_precision,
                   is_nullable, column_default, identity_generation
@@ -146,13 +146,16 @@ DESCRIPTIONS = {
     ],
     MARIADB: [
         "SHOW CREATE TABLE {table}",
-        "SELECT table_name, view_definition, security_type FROM information_schema.views WHERE table_schema = database()",
+        (
+            "SELECT table_name, view_definition, security_type"
+            " FROM information_schema.views WHERE table_schema = database()"
+        ),
     ],
 }
 
 
 def described(database: Database, kind: str) -> set[tuple[object, ...]]:
-    """Everything that the server says about our tables; its own database's name apart."""
+    """Everything that the server reports about our tables, without the name of the database."""
     tables = [name for name, table in metadata.tables.items() if not table.is_view]
     found: set[tuple[object, ...]] = set()
     with database.engine.connect() as connection:
@@ -164,7 +167,7 @@ def described(database: Database, kind: str) -> set[tuple[object, ...]]:
 
 
 def _lines(text: str) -> str:
-    """The order in which MariaDB lists a table's indexes is the order in which they were made, and says nothing."""
+    """Sort the lines: MariaDB lists indexes in the order in which they were created, which has no meaning."""
     return "\n".join(sorted(re.sub(r",$| AUTO_INCREMENT=\d+", "", line) for line in text.splitlines()))
 
 
@@ -242,7 +245,7 @@ def test_the_first_migration_is_atomic(kind, request):
 @pytest.mark.parametrize("path, schema_name", [
     ("'pos, public'", '"pos, public"'), ("'$user', pos, missing", "pos"), ("'a \"b\", c'", '"a ""b"", c"'),
 ])  # fmt: skip
-def test_the_schema_that_is_asked_for_is_the_first_of_the_search_path(path: str, schema_name: str, blank):
+def test_the_schema_is_the_first_of_the_search_path(path: str, schema_name: str, blank):
     with blank.engine.connect() as connection:
         connection.exec_driver_sql(f"SET search_path = {path}")
         lacking = schema.lacks(connection)

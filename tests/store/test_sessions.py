@@ -14,7 +14,7 @@ from orderbridge.store.dialects import servers
 
 @pytest.fixture
 def used(url: str, database: Database) -> Iterator[Database]:
-    """On the tables of `database`, and inline, so that one session does all the work."""
+    """A Database on the tables of `database`. It is inline, so that one session does all the work."""
     used = Database(url, inline=True)
     yield used
     used.close()
@@ -40,10 +40,10 @@ def test_an_idle_session_that_ended_is_not_used(used, kind, pos, monkeypatch):
 
 
 @only(*SERVERS)
-def test_one_that_lay_idle_is_asked_and_one_that_was_used_just_now_is_not(used, kind, monkeypatch):
+def test_an_idle_session_is_tested_before_use_and_one_that_was_just_used_is_not(used, kind, monkeypatch):
     asked, ping = [], used.engine.dialect.do_ping
     monkeypatch.setattr(used.engine.dialect, "do_ping", lambda session: asked.append(session) or ping(session))
-    for idle_s, pings in ((0.0, 1), (3600.0, int(kind == MARIADB))):  # whose driver does not show its socket
+    for idle_s, pings in ((0.0, 1), (3600.0, int(kind == MARIADB))):  # MariaDB's driver does not expose its socket
         monkeypatch.setattr(servers, "IDLE_S", idle_s)
         for _ in range(2):
             asked.clear()

@@ -212,7 +212,7 @@ def test_an_order_is_unique_begins_with_revision_1_and_is_deleted_with_its_lines
 
 
 def through(database: Database, column: str, value: Any) -> Any:
-    """What is read of an order's column after that was written. No order was there or is left."""
+    """The value read from an order's column after this one was written. The order is deleted again."""
     new = {"payment_key": KEY, "account": "kadikoy", "status": "RECEIVED", "received_utc": NOW, "changed_utc": NOW}
     with database.engine.begin() as connection:
         connection.execute(tables.orders.delete())
@@ -220,7 +220,7 @@ def through(database: Database, column: str, value: Any) -> Any:
         return connection.execute(select(tables.orders.c[column])).scalar_one()
 
 
-def test_an_amount_comes_back_as_it_was_and_a_till_reads_it_exact_to_two_decimals_and_can_add_it_up(database, pos):
+def test_an_amount_is_read_as_it_was_written_and_a_till_can_read_and_add_it_exactly_to_two_decimals(database, pos):
     listed = "0 0.01 0.10 0.29 1.15 2.675 19.90 235.50 1005.005 9999999999.99 -12.34".split()
     for amount in (None, *map(Decimal, listed)):
         assert through(database, "total", amount) == amount
@@ -241,7 +241,7 @@ def test_an_amount_comes_back_as_it_was_and_a_till_reads_it_exact_to_two_decimal
     assert Decimal(str(total)) == sum(amounts)
 
 
-def test_a_text_comes_back_as_it_was_and_is_compared_letter_by_letter(database, pos):
+def test_a_text_is_read_as_it_was_written_and_compared_letter_by_letter(database, pos):
     emoji, quotes = "Çığ, Şişli, İĞDIR ığüşöç 🌯🇹🇷👩‍🍳 a\ufffdb", 'O\'Neil "dürüm"; DROP TABLE x --'
     for text in (emoji, quotes, "bir\niki\tüç\r\n", "ş" * 100_000):
         assert through(database, "note", text) == order_row(pos)["note"] == text
@@ -318,7 +318,7 @@ def test_an_open_order_says_since_when_it_needs_an_answer(pos):
 @pytest.mark.parametrize("page", ["pos-reference.md", "pos-basvuru.md"])
 @pytest.mark.parametrize("column, wrong", [(1, {"preparing_time": None}), (2, {"request_id": "receipt 7"})])
 def test_the_references_have_the_words_of_each_database(page, column, wrong, pos):
-    """Their table of messages: a CHECK, and the same request_id again."""
+    """The reference lists the messages for a failed CHECK and a repeated request_id."""
     put_action(pos, "complete", request_id="receipt 7")
     with pytest.raises(Refused) as refusal:
         put_action(pos, "accept", **wrong)

@@ -21,7 +21,7 @@ SOON_S = 60.0  # a bound for a busy machine; the watch asks every 50 ms
 QUIET_S = 4 * sqlite.WATCH_S
 NEVER_S = 3600.0
 SESSIONS = {
-    POSTGRESQL: (  # and none of the server's own, which comes to tidy up
+    POSTGRESQL: (  # except the server's own background processes
         "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
     ),
     MARIADB: "SELECT id FROM information_schema.processlist WHERE db = database()",
@@ -49,7 +49,7 @@ class Bell:
 
 @contextlib.asynccontextmanager
 async def watching(database: Database) -> AsyncIterator[Bell]:
-    """A watch that has asked once."""
+    """A watch that has read the counter once."""
     bell = Bell()
     watch = asyncio.create_task(database.watch(bell.ring))
     assert await bell.rings()
@@ -86,7 +86,7 @@ async def test_each_commit_of_a_pos_wakes_and_is_visible_then_and_a_rollback_doe
 
 @pytest.fixture
 def by_notices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a notice the counter is not asked again for half an hour."""
+    """Without a notification the counter is not read again for half an hour."""
     monkeypatch.setattr(sqlite, "FALLBACK_S", NEVER_S)
     monkeypatch.setattr(sqlite, "LONGER", NEVER_S / sqlite.ASK_S / 2)
 
@@ -103,7 +103,7 @@ async def test_a_notification_alone_wakes(database, pos):
 
 @only(SQLITE)
 async def test_a_notification_before_the_commit_wakes_without_a_query(monkeypatch, database, pos):
-    """Most commits are our own, and each wakes a small machine until the counter is left alone."""
+    """Most commits are our own. Reading the counter after each would keep a small machine awake."""
     asked, version = [], sqlite._version
 
     def four_questions_late(connection: sqlite3.Connection) -> int | None:
@@ -123,7 +123,7 @@ async def test_a_notification_before_the_commit_wakes_without_a_query(monkeypatc
 
 @only(SQLITE)
 async def test_a_notification_read_with_another_commit_is_followed_until_its_own_commit(monkeypatch, database, pos):
-    put_action(pos)  # there is a log to be watched
+    put_action(pos)  # creates the -wal to watch
     monkeypatch.setattr(sqlite, "FALLBACK_S", NEVER_S)
     versions, taken = iter([1, 2, 2, 2, 2, 2]), iter([False, True])
     monkeypatch.setattr(sqlite, "_version", lambda _: next(versions, 3))
@@ -137,7 +137,7 @@ async def test_a_notification_read_with_another_commit_is_followed_until_its_own
 @pytest.mark.parametrize("missing", [None, AttributeError, OSError, TypeError])
 async def test_lost_notifications_are_replaced_by_a_timer(monkeypatch, database, pos, missing):
     if missing is None:
-        monkeypatch.setattr(sqlite, "IN_MODIFY", 0x400)  # IN_DELETE_SELF: notices that are set up and do not come
+        monkeypatch.setattr(sqlite, "IN_MODIFY", 0x400)  # IN_DELETE_SELF: notifications that never come
     else:
         monkeypatch.setattr("ctypes.CDLL", raising(missing))
     monkeypatch.setattr(sqlite, "FALLBACK_S", NEVER_S if missing else 0.001)
@@ -148,10 +148,10 @@ async def test_lost_notifications_are_replaced_by_a_timer(monkeypatch, database,
 
 @only(SQLITE)
 @pytest.mark.usefixtures("by_notices")
-async def test_a_log_that_appears_later_is_watched_from_then_on(path: Path, database):
+async def test_a_wal_that_appears_later_is_watched_from_then_on(path: Path, database):
     database.close()
     bell = Bell()
-    with opened(path) as pos:  # a POS has the file for itself, so that there is no log to watch
+    with opened(path) as pos:  # a POS holds the file exclusively, so there is no -wal to watch
         pos.execute("PRAGMA locking_mode = EXCLUSIVE")
         put_order(pos, KEY)
         watch = asyncio.create_task(database.watch(bell.ring))
@@ -167,13 +167,15 @@ async def test_a_log_that_appears_later_is_watched_from_then_on(path: Path, data
 
 @only(SQLITE)
 @pytest.mark.parametrize("commits", [True, False])
-async def test_a_till_that_writes_without_a_pause_wakes_and_is_asked_seldom(commits, monkeypatch, database, pos):
+async def test_a_till_that_writes_without_a_pause_wakes_and_the_counter_is_read_seldom(
+    commits, monkeypatch, database, pos
+):
     asked, version = [], sqlite._version
     monkeypatch.setattr(sqlite, "_version", lambda connection: asked.append(1) or version(connection))
     monkeypatch.setattr(sqlite, "REST_S", 0.5)  # a hundred times as long, for a busy machine
     async with watching(database) as bell:
         assert not await bell.rings(2 * sqlite.REST_S)
-        pos.execute("PRAGMA cache_size = 1")  # what is not committed goes to the -wal at once, too
+        pos.execute("PRAGMA cache_size = 1")  # so that uncommitted pages also go to the -wal at once
         pos.execute("SELECT 1" if commits else "BEGIN IMMEDIATE")
         began, bell.times = time.monotonic(), 0
         asked.clear()
@@ -224,13 +226,13 @@ async def test_a_watch_that_lost_its_session_reconnects_and_reads_at_once(databa
 
 @only(POSTGRESQL)
 async def test_a_notification_that_arrives_with_a_result_wakes(database, monkeypatch, pos):
-    """The driver has read it by then: nothing is left at the socket that could be waited for."""
+    """The driver has read the notification already, so nothing is left at the socket to wait for."""
     answer, asked = postgresql._answer, asyncio.Event()
 
     async def answers_late(connection, question):
         put_action(pos)
         told = await answer(connection, question)
-        monkeypatch.setattr(postgresql, "LISTEN_CHECK_S", SOON_S)  # no second question
+        monkeypatch.setattr(postgresql, "LISTEN_CHECK_S", SOON_S)  # no second query
         asked.set()
         return told
 
@@ -242,7 +244,7 @@ async def test_a_notification_that_arrives_with_a_result_wakes(database, monkeyp
 
 
 @only(POSTGRESQL)
-async def test_without_the_trigger_for_two_phase_commits_the_watch_asks(database, monkeypatch, pos):
+async def test_without_the_trigger_for_two_phase_commits_the_watch_polls(database, monkeypatch, pos):
     monkeypatch.setattr(postgresql, "LISTEN_CHECK_S", 0.01)
     pos.execute("ALTER TABLE delivery_actions DISABLE TRIGGER delivery_actions_wake")
     try:

@@ -1,4 +1,4 @@
-"""What a POS may write is one list for all databases: grants on servers, triggers on SQLite."""
+"""One list for all databases says what a POS may write: grants enforce it on servers, triggers on SQLite."""
 
 import os
 import re
@@ -53,7 +53,7 @@ def run(engine: Engine, statements: list[str] | tuple[str, ...]) -> None:
 
 @pytest.fixture(params=["user", "role"])
 def till(kind: str, database: Database, url: str, request: pytest.FixtureRequest) -> Iterator[Pos]:
-    """A POS whose user or role was given what the command prints; on SQLite anybody, with the guard closed."""
+    """A POS whose user or role has the printed grants; on SQLite any session, while the guard is closed."""
     if kind == SQLITE:
         with Pos.at(url) as till:
             till.execute("UPDATE delivery_guard SET open = 0")
@@ -81,7 +81,7 @@ def put_a_row(pos: Pos, table: Table) -> None:
         put_order(pos)
     elif table.name == "delivery_actions":
         put_action(pos)
-    elif table.name != "delivery_fleet":  # which has its one row from the start
+    elif table.name != "delivery_fleet":  # its one row exists from the start
         needed = [c for c in table.c if (c.primary_key or not c.nullable) and not c.server_default and not c.identity]
         put(pos, table.name, **{column.name: value_of(column) for column in needed})
 
@@ -112,11 +112,11 @@ def is_refused(till: Pos, statement: str) -> bool:
 
 @as_a_user
 @only(*KINDS)
-def test_what_grants_refuse_on_servers_triggers_refuse_on_sqlite(till, pos):
+def test_triggers_on_sqlite_refuse_what_grants_refuse_on_servers(till, pos):
     with in_its_place(pos):
         for table in TABLES:
             put_a_row(pos, table)
-        pos.execute(  # of which no default is what a POS would be refused for
+        pos.execute(  # each column gets a value, because a POS may insert the defaults
             f"UPDATE delivery_actions SET attempts = 1, next_attempt_utc = '{NOW_TEXT}', expires_utc = '{NOW_TEXT}',"
             f" http_status = 200, error_code = 'x', error_text = 'x', known_by = 'x', finished_utc = '{NOW_TEXT}',"
             f" until_utc = '{NOW_TEXT}', state = 'done'"
@@ -146,7 +146,7 @@ def test_the_guards_never_refuse_what_a_pos_may_do(till, pos):
     with pytest.raises(Refused, match=r"(?i)unique|duplicate"):
         put(till, "delivery_actions", action="activate_food", food_id=5, request_id="once")
     assert len(rows(pos, "SELECT * FROM delivery_actions")) == len(NEEDED) + 1
-    written = [row for listed in ROWS.values() for row in listed]  # which the reference says are not refused
+    written = [row for listed in ROWS.values() for row in listed]  # wrong rows that the database accepts
     for row in written:
         put(till, "delivery_actions", **{name: value or KEY for name, value in row.items()})
     assert len(rows(pos, "SELECT * FROM delivery_actions")) == len(NEEDED) + 1 + len(written)
@@ -201,7 +201,9 @@ def test_a_refusal_says_what_to_do(shop):
         put_order(shop)
         put_action(shop)
     for statement, message in {
-        "UPDATE delivery_orders SET total = 0": "a POS changes pos_revision, pos_reference and pos_total, and orderbridge all else",
+        "UPDATE delivery_orders SET total = 0": (
+            "a POS changes pos_revision, pos_reference and pos_total, and orderbridge all else"
+        ),
         "DELETE FROM delivery_orders": "DELETE is for orderbridge alone; read this table",
         "UPDATE delivery_actions SET state = 'done'": "a POS changes withdraw, and orderbridge all else",
         "UPDATE delivery_actions SET payment_key = NULL": "set withdraw = 1 and insert another row",
@@ -214,7 +216,7 @@ def test_a_refusal_says_what_to_do(shop):
 
 
 @pytest.mark.parametrize("recursive", ["ON", "OFF"])
-def test_a_row_that_is_written_is_not_replaced(recursive, shop):
+def test_an_existing_row_cannot_be_replaced(recursive, shop):
     shop.execute(f"PRAGMA recursive_triggers = {recursive}")
     row_id = put(shop, "delivery_actions", action="activate_food", food_id=5, request_id="once")
     again = "INTO delivery_actions (action, food_id, request_id) VALUES ('activate_food', 6, 'once')"
@@ -224,7 +226,7 @@ def test_a_row_that_is_written_is_not_replaced(recursive, shop):
     shop.execute(f"INSERT OR IGNORE {again}")
     shop.execute(f"INSERT {again} ON CONFLICT DO NOTHING")
     assert [row["id"] for row in rows(shop, "SELECT * FROM delivery_actions")] == [row_id]
-    for words in ("INSERT OR REPLACE", "REPLACE"):  # it replaces no row
+    for words in ("INSERT OR REPLACE", "REPLACE"):  # without a row that it would replace
         shop.execute(f"{words} INTO delivery_actions (action, food_id) VALUES ('activate_food', 6)")
 
 

@@ -18,9 +18,9 @@ ROWS_AT_ONCE = 1000
 
 
 def fill(database: Database, number: int) -> None:
-    """`number` orders and as many finished rows, then a day's worth of open ones; the server's statistics are fresh."""
+    """Write `number` orders, each with a row, the newest ones open. Then refresh the database's statistics."""
     numbers = range(number)
-    if database.dialect.one_writer:  # finished rows are no POS's
+    if database.dialect.one_writer:  # a POS may not insert finished rows
         database.write_now(lambda tx: tx.exec_driver_sql("DROP TRIGGER delivery_actions_insert"))
     _write(database, orders, (_order(n, number) for n in numbers))
     _write(database, items, ({"payment_key": key(n), "line_no": 1, "name": "Dürüm", "price": 9} for n in numbers))

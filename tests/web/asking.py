@@ -15,7 +15,7 @@ WITHIN_S = 120.0
 
 @dataclass
 class Process:
-    """What a daemon would say."""
+    """Replaces the daemon's state."""
 
     hangs: str | None = None
     stands: Readiness = field(default_factory=lambda: Readiness(is_working=True, database_answers=True, is_polled=True))
@@ -37,7 +37,7 @@ class Process:
 
 
 def at(listen: str, *hosts: str) -> config.Web:
-    """Port 0, which the configuration refuses, is whatever is free."""
+    """The settings of a page at port 0, any free one, which `load` would refuse."""
     return config.Web.model_construct(listen=listen, hosts=hosts, board="off")
 
 
@@ -66,7 +66,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def sent(address: tuple[str, int], raw: bytes, *, only: bool = False, by: str | None = None) -> bytes:
-    """Everything that comes back. `only`: the other side hears that nothing follows. `by`: from this address."""
+    """Send bytes and read the whole answer. `only`: half-close afterwards. `by`: the client's address."""
     reader, writer = await asyncio.open_connection(*address, local_addr=(by, 0) if by else None)
     try:
         writer.write(raw)
@@ -78,7 +78,7 @@ async def sent(address: tuple[str, int], raw: bytes, *, only: bool = False, by: 
 
 
 async def rest_of(reader: asyncio.StreamReader) -> bytes:
-    """Until the other side closes, or cuts it off."""
+    """Read until the other side closes or resets the connection."""
     came = b""
     with contextlib.suppress(ConnectionError):
         async with asyncio.timeout(WITHIN_S):

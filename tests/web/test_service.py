@@ -41,7 +41,7 @@ Address = tuple[str, int]
 
 
 def free_address() -> Address:
-    """All of 127.0.0.0/8 is ours: no two tests meet."""
+    """A free address in 127.0.0.0/8, so that no two tests share one."""
     chosen = random.Random(os.urandom(8))
     return f"127.{chosen.randint(1, 250)}.{chosen.randint(0, 250)}.{chosen.randint(2, 250)}", free_port()
 
@@ -53,7 +53,7 @@ def listening_at(configuration: Path, address: Address, *more: str) -> Address:
 
 
 async def status_of(address: Address, path: str) -> int:
-    """0: the port is not open yet."""
+    """The HTTP status of a page; 0: the port is not open yet."""
     try:
         return (await asked(address, path))[0]
     except ConnectionError:
@@ -61,7 +61,7 @@ async def status_of(address: Address, path: str) -> int:
 
 
 async def is_alive(configuration: Path) -> bool:
-    """What the command says to a container's supervisor."""
+    """Whether `healthcheck` says so, as for the supervisor of a container."""
     asking = await asyncio.create_subprocess_exec(COMMAND, "healthcheck", "--config", configuration)
     return await asking.wait() == 0
 
@@ -115,7 +115,7 @@ def polled(message: str) -> float:
 
 
 async def test_a_waiting_daemon_is_alive_and_ready_for_systemd_alone(configuration, tmp_path, monkeypatch):
-    """Else systemd would end it, and a load balancer would send it clients."""
+    """Otherwise systemd would end it, or a load balancer would send it clients."""
     supervisor = Supervisor(tmp_path / "notify")
     first = listening_at(configuration, free_address())
     async with process(configuration) as one:
@@ -148,7 +148,7 @@ def open_problems(till: Till) -> list[tuple[str, str]]:
 
 @contextlib.asynccontextmanager
 async def serving(configuration: Path) -> AsyncIterator[Service]:
-    """As a task: a process checks its health every 5 s."""
+    """Run the service as a task: a process would check its health only every 5 s."""
     service = Service(config.load(configuration), lambda: config.load(configuration))
     task = begun(service.run())
     try:
@@ -185,7 +185,7 @@ async def test_the_page_delays_no_start_and_a_slow_start_does_not_hide_it(within
 
 
 async def test_a_page_that_does_not_load_is_an_alarm_everywhere(configuration, till, tmp_path, monkeypatch):
-    """A certificate that is not there, an address that is taken, a certificate that has ended: orders come in."""
+    """A missing certificate, an address in use, an expired certificate: orders still arrive."""
     monkeypatch.setattr(upkeep, "HEALTH_S", 0.1)
     pair = tmp_path / "board.pem"
     names = f'board = "beside"\ncertificate = "{pair}"\ncertificate_key = "{pair}"'
@@ -229,7 +229,7 @@ def seen(metrics: Metrics, family: Family, *labels: str) -> int:
     return sum(next(one.counts for one in metrics.readings(family) if one.labels == labels))
 
 
-async def test_what_happens_is_counted_once(sandbox: Sandbox, till: Till, world: World):
+async def test_each_event_is_counted_once(sandbox: Sandbox, till: Till, world: World):
     async with running(settings_for(sandbox, till)) as daemon:
         metrics = daemon.report._metrics
         order = world.place_order(restaurant_id=KADIKOY, document={"courier_type": "restaurant"})
@@ -253,7 +253,7 @@ async def test_what_happens_is_counted_once(sandbox: Sandbox, till: Till, world:
     assert polls == len(world.calls("get_current")) == seen(metrics, names.POLL_SECONDS)
     assert seen(metrics, names.POLL_LATE_SECONDS) >= polls
     assert value(metrics, names.LOGINS, "ok") == len(world.calls("login")) == 1
-    finished = ("login", "get_current", "acknowledge", "accept", "on_the_way")  # a list is given up at the end
+    finished = ("login", "get_current", "acknowledge", "accept", "on_the_way")  # a list may be aborted at the end
     least = sum(len(world.calls(operation)) for operation in finished)
     assert least <= value(metrics, names.REQUESTS, "ok") <= len(world.calls())
     assert seen(metrics, names.ACTION_WAIT_SECONDS) == 2

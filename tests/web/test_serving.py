@@ -1,4 +1,4 @@
-"""What is served and to whom; no client can delay anything."""
+"""The pages that are served, and to whom. No client can delay anything."""
 
 import asyncio
 import errno
@@ -97,7 +97,7 @@ async def test_ipv6(process: Process):
         assert (await asked(address, "/livez", host="[::1]:8480"))[0] == 200
 
 
-async def test_a_foreign_name_is_turned_away_and_a_configured_one_is_not(process: Process):
+async def test_a_foreign_host_name_is_refused_and_a_configured_one_is_not(process: Process):
     async with shown(process, "127.0.0.1:0", "kasa-pc") as (listening, address):
         assert (await asked(address, "/livez", host="evil.example"))[0] == 400
         status, _, body = await asked(address, "/metrics", host="evil.example")
@@ -124,7 +124,7 @@ NOWHERE = ["/", "/livez/", "//evil.example/livez", "/../../etc/passwd", "/%2e%2e
 NOWHERE += ["/metrics/..%2f..%2fetc/passwd", "http://evil.example/livez"]
 ODD = [("HEAD", "/livez", 200), ("GET", "/metrics?name[]=x", 200), ("POST", "/livez", 405), ("OPTIONS", "/readyz", 405)]
 ODD += [(method, "/metrics", 405) for method in ("DELETE", "TRACE", "BREW")]
-ODD += [*(("GET", path, 404) for path in NOWHERE), ("CONNECT", "evil.example:443", 404)]  # no redirect to a Host
+ODD += [*(("GET", path, 404) for path in NOWHERE), ("CONNECT", "evil.example:443", 404)]  # no redirect to another host
 RUBBISH = [
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # a client that speaks TLS
     b"GET /livez\r\n\r\n",
@@ -138,7 +138,7 @@ RUBBISH = [
 ]
 
 
-async def test_rubbish_is_refused_and_the_next_request_is_answered(process: Process, caplog: pytest.LogCaptureFixture):
+async def test_garbage_is_refused_and_the_next_request_is_answered(process: Process, caplog: pytest.LogCaptureFixture):
     async with shown(process) as (_, address):
         for raw in RUBBISH:
             answer = await sent(address, raw, only=True)
@@ -174,7 +174,7 @@ def test_a_host_is_a_known_name_or_an_address() -> None:
 
 
 async def hanging(address: tuple[str, int], number: int, body: bytes = b"GET /live"):
-    """Connections on which something began and does not go on."""
+    """Connections with an unfinished request."""
     made = [await asyncio.open_connection(*address) for _ in range(number)]
     for _, writer in made:
         writer.write(body)
@@ -188,7 +188,7 @@ async def let_go(made) -> None:
 
 
 async def test_many_open_connections_block_no_client(process: Process, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(server, "LIFE_S", 3600.0)  # their time is not what ends them
+    monkeypatch.setattr(server, "LIFE_S", 3600.0)  # so that no time limit ends them
     async with shown(process) as (_, address):
         before = descriptors()
         made = await hanging(address, 3 * server.MAX_CONNECTIONS)
@@ -318,7 +318,7 @@ async def test_the_same_address_stays_open_and_another_one_replaces_it(process: 
 
 
 def test_without_a_web_address_no_web_module_is_loaded() -> None:
-    """Megabytes, and a tenth of a start."""
+    """That saves megabytes, and a tenth of the start."""
     program = """
 import asyncio, sys
 import orderbridge.service, orderbridge.cli

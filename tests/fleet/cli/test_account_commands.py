@@ -69,7 +69,7 @@ def test_an_account_is_replaced_only_with_the_option(add, run, pos):
     assert (add(*changed, "--replace").out, pos.execute(version).fetchone()[0]) == ("kadikoy: unchanged.\n", before)
 
 
-def test_it_has_the_options_of_the_file_and_steps_come_in_as_json(add, bring, run):
+def test_add_has_the_options_of_the_file_and_takes_steps_as_json(add, bring, run):
     rules = ["--restaurant", f"{RESTAURANT.upper()}=40", "--restaurant", KEY]
     assert add("kadikoy", "--auto-accept-minutes", 25, "--auto-accept-scheduled", *rules).code == 0
     shown = run("accounts", "show", "kadikoy", "--json").json
@@ -96,7 +96,7 @@ def test_secrets_come_from_standard_input_a_line_each_or_what_is_missing_is_name
     assert (run("accounts", "import", "-").code, listed(run)) == (0, {"kadikoy": True, "moda": True})
 
 
-def test_on_a_terminal_they_are_asked_for_and_not_shown(run, monkeypatch):
+def test_on_a_terminal_secrets_are_asked_for_and_not_shown(run, monkeypatch):
     terminal, asked = io.StringIO(), list(SECRETS)
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stdin", terminal)
@@ -251,7 +251,7 @@ def test_of_many_wrong_lines_the_first_are_shown_and_shifted_columns_show_no_sec
 
 
 @pytest.mark.slow
-def test_ten_thousand_come_in_at_once_and_are_listed(bring, run):
+def test_ten_thousand_accounts_are_imported_at_once_and_listed(bring, run):
     ended = bring(csv_of(*(f"branch-{number:05};app;rest-{number};" for number in range(10_000))))
     assert ended.out == "New: 10000, changed: 0, unchanged: 0.\n"
     assert len(run("accounts", "list").out.splitlines()) == 10_001
@@ -331,7 +331,8 @@ def test_a_branch_without_a_daemon_is_dark_and_a_silent_daemon_makes_all_red(thr
     alive(pos)
     light(pos, "kadikoy")
     put(pos, "delivery_problems", code="account_unreadable", subject="moda", account="moda", severity="severe", level=1,
-        how_many=1, cause="Does not open.", remedy="Enter it anew.", facts="{}", told=0, noted_utc=NOW_TEXT)  # fmt: skip
+        how_many=1, cause="Does not open.", remedy="Enter it anew.", facts="{}", told=0, noted_utc=NOW_TEXT,
+    )  # fmt: skip
     lines = run("status", "--branches").out.splitlines()
     assert [line.split()[:2] for line in lines] == [["red", "moda"], ["dark", "closed"], ["dark", "sisli"], ["1", "of"]]
     assert "Does not open. Enter it anew." in lines[0]
@@ -347,7 +348,7 @@ def checked(run: Run) -> list[tuple[str, str, str]]:
     return [(one["level"], one["detail"], one["remedy"]) for one in found if one["check"] == "account_settings"]
 
 
-def test_check_names_those_that_do_not_open_by_their_fault_and_of_many_a_few(bring, run, pos):
+def test_check_names_unreadable_accounts_by_their_fault_and_only_a_few_of_many(bring, run, pos):
     bring(csv_of(*(f"b{number};app;rest-{number};" for number in range(9))))
     pos.execute("UPDATE delivery_account_settings SET sealed = 'AAAA' WHERE name = 'b0'")
     pos.execute("UPDATE delivery_account_settings SET key_id = 'x' WHERE name > 'b1'")
@@ -377,7 +378,7 @@ def test_check_sees_an_account_that_is_in_the_file_too(secrets, run, bring, conf
     assert checked(run)[1][:2] == ("failed", f"1: {secrets[0]}")
 
 
-def test_check_says_that_there_is_none_yet_and_nothing_without_a_fleet(run, configure):
+def test_check_says_that_there_are_no_accounts_yet_but_only_in_a_fleet(run, configure):
     assert checked(run)[0][:2] == ("warning", "there are none yet")
     configure(document())
     assert checked(run) == []

@@ -112,7 +112,7 @@ def test_accounts_of_the_database_are_asked_while_a_replica_waits(run: Run, play
     assert [name for (name,) in noted] == list(NAMES)
 
 
-def test_beside_a_replica_it_refuses(run: Run, play, database: Database):
+def test_the_cooldown_test_refuses_to_run_beside_a_replica(run: Run, play, database: Database):
     world = play(*NAMES)
     with closing(right_to_work(database)) as replica:
         assert replica.take()

@@ -52,7 +52,7 @@ def test_the_master_key_comes_from_a_file_beside_the_configuration_or_from_syste
     assert settings.fleet.master_keys == (base64.b64decode(OLD),)
 
 
-def test_in_file_mode_it_may_be_there_already_and_must_be_right(write: Write) -> None:
+def test_in_file_mode_a_master_key_is_allowed_and_checked(write: Write) -> None:
     assert load(write(document(more=f'[fleet]\nmaster_key = "{KEY}"')), environ={}).fleet.master_keys
     assert "line 1 is not a master key" in problems(write(document(more='[fleet]\nmaster_key = "abcd"')))
 
@@ -78,7 +78,7 @@ def test_a_new_key_is_valid_and_unique_and_it_is_never_shown(write: Write) -> No
 
 
 @pytest.mark.parametrize("kind", ["beside", "till"])
-def test_the_board_is_refused_together_with_it(kind: str, write: Write) -> None:
+def test_the_board_is_refused_together_with_accounts_in_the_database(kind: str, write: Write) -> None:
     message = problems(write(fleet(f'master_key = "{KEY}"\n[web]\nboard = "{kind}"')))
     assert message.splitlines()[1].strip().startswith("web (")
     assert 'write board = "off"' in message

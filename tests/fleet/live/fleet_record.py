@@ -42,7 +42,7 @@ class Record:
         return polls[place] if place < len(polls) else None
 
     def answer(self, name: str, poll: float) -> float | None:
-        """When the poll that came then was answered."""
+        """When the poll of that moment was answered."""
         answers = self.answers.get(name, [])
         place = bisect.bisect_right(answers, poll)
         following = self.after(name, poll)

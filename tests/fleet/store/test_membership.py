@@ -85,14 +85,14 @@ def alone(url: str) -> Iterator[LeaderLock]:
 
 @pytest.fixture
 def two(replica: Callable[[], Replica]) -> tuple[Replica, Replica]:
-    """Each with its share."""
+    """Two replicas, each with its share."""
     first, second = replica().joined(), replica().joined()
     settle(first, second)
     return first, second
 
 
 def settle(*replicas: Replica) -> None:
-    """Until nothing moves any more."""
+    """Beat until no bucket moves any more."""
     for _ in range(4):
         for one in replicas:
             one.beat()
