@@ -3,7 +3,7 @@
     python benchmarks/alarms.py [--minutes 20] [quiet | busy | absent | still]...
 
 quiet: no order comes. busy: preset `friday`, and a till that takes each order over and answers it within 20 to 160 s.
-absent: the same, but the till answers nothing from the fifth minute on. still: the till reads nothing from the fifth minute on.
+absent: the same, but the till answers nothing from the fifth minute on. still: the till reads nothing from then on.
 All run at the same time, each with its own sandbox, daemon and database, at the marketplace's cooldown of 30 s.
 """
 

@@ -57,7 +57,8 @@ def other_end(delay_ms: float = 0.0) -> Iterator[OtherEnd]:
 def daemon(url: str, end: OtherEnd, *, more: str = "", accounts: int = 1) -> Iterator[tuple[int, Path]]:
     """Run the daemon. Yields its process and folder. `more`: further tables of its configuration."""
     listed = "".join(
-        f'[[accounts]]\nname = "a{number}"\napp_secret_key = "{APP_SECRET}"\nrest_secret_key = "bench-secret-{number}"\n'
+        f'[[accounts]]\nname = "a{number}"\n'
+        f'app_secret_key = "{APP_SECRET}"\nrest_secret_key = "bench-secret-{number}"\n'
         for number in range(accounts)
     )
     with tempfile.TemporaryDirectory() as name:

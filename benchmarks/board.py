@@ -1,15 +1,16 @@
 """Measures what the board costs the tablet and the daemon, and how soon a tap silences it.
 
-    .venv/bin/python benchmarks/board.py paint [ORDERS]       # the repainting of 200 open orders, and the heap after 1,000
+    .venv/bin/python benchmarks/board.py paint [ORDERS]       # the repaint of 200 open orders, and the heap after 1,000
     .venv/bin/python benchmarks/board.py quiet [ROUNDS]       # from an answer until two tablets are silent
     .venv/bin/python benchmarks/board.py idle [SECONDS]       # the daemon's processor time, with and without a tablet
 
-`./run test browser` installs the driver of Chromium. quiet and idle also use the server in ORDERBRIDGE_TEST_POSTGRES_URL.
+`./run test browser` installs the driver of Chromium. quiet and idle also use the server of
+ORDERBRIDGE_TEST_POSTGRES_URL.
 
-paint: the sandbox, a daemon in this process on SQLite, and one page. A repaint draws all cards again, with layout, as after
-a change of language. The heap is read after a garbage collection, while the board is empty.
-quiet: the daemon as a process, and two pages. Each page notes every 5 ms whether it plays a sound (AnalyserNode). A round
-begins when both ring, and ends when both have become silent.
+paint: the sandbox, a daemon in this process on SQLite, and one page. A repaint draws all cards again, with layout, as
+after a change of language. The heap is read after a garbage collection, while the board is empty.
+quiet: the daemon as a process, and two pages. Each page notes every 5 ms whether it plays a sound (AnalyserNode). A
+round begins when both ring, and ends when both have become silent.
 """
 
 import asyncio
@@ -50,7 +51,10 @@ REPAINT = """() => {
   return performance.now() - begin;
 }"""
 SHOWN = "(count) => document.querySelectorAll('.card').length === count"
-CANCEL = "INSERT INTO delivery_actions (action, payment_key, reason_id) SELECT 'cancel', payment_key, 3 FROM delivery_orders WHERE ended_by IS NULL"
+CANCEL = (
+    "INSERT INTO delivery_actions (action, payment_key, reason_id)"
+    " SELECT 'cancel', payment_key, 3 FROM delivery_orders WHERE ended_by IS NULL"
+)
 
 
 async def shift(counter: Counter, tablet: Tablet, orders: int) -> None:
@@ -89,7 +93,7 @@ async def paint(orders: int) -> None:
                 await chromium.close()
 
 
-# ---- the daemon, and pages that show its board -------------------------------------------------------------------------
+# ---- the daemon, and pages that show its board -----------------------------------------------------------------------
 
 
 class Shop:

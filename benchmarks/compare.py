@@ -249,9 +249,8 @@ def main() -> None:
     unknown = set(asked.names) - BENCHMARKS.keys()
     if unknown:
         parser.error(f"no such table: {', '.join(unknown)}; known: {', '.join(BENCHMARKS)}")
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}\n"
-    )
+    system = f"Linux {platform.release()}, Python {platform.python_version()}"
+    print(f"{platform.machine()}, {os.cpu_count()} cores, {system}\n")
     for name in asked.names or BENCHMARKS:
         BENCHMARKS[name](asked)
 

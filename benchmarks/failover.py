@@ -2,10 +2,10 @@
 
     python benchmarks/failover.py [--accounts 60] [--cooldown 4] [--replicas 2] [quiet | killed | silent]...
 
-quiet: nothing happens. killed: the primary is killed by SIGKILL. silent: its processes are stopped, and its port does not
-answer. Name only one of killed and silent, as the last, because it leaves no standby. The benchmark starts its own pair of
-PostgreSQL servers and the sandbox; orders arrive all the time, and a till accepts each. The lateness of a poll is the
-number of seconds after its account's cooldown was over. benchmarks/fleet.py measures failures of replicas.
+quiet: nothing happens. killed: the primary is killed by SIGKILL. silent: its processes are stopped, and its port does
+not answer. Name only one of killed and silent, as the last, because it leaves no standby. The benchmark starts its own
+pair of PostgreSQL servers and the sandbox; orders arrive all the time, and a till accepts each. The lateness of a poll
+is the number of seconds after its account's cooldown was over. benchmarks/fleet.py measures failures of replicas.
 """
 
 import argparse

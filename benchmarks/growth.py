@@ -59,8 +59,8 @@ def cost(database: Database, work: Callable[[Connection], Any], times: int) -> f
     return statistics.median(found)
 
 
-def day_of_work(number: int) -> dict[str, Callable[[Connection], Any]]:
-    """Measure the frequent statements on a database with `number` orders."""
+def statements(number: int) -> dict[str, Callable[[Connection], Any]]:
+    """The frequent statements, for a database with `number` orders."""
     delivered = [key(n) for n in range(number - 100, number)]
     fresh = [arrival(key(10**9 + n)) for n in range(100)]
 
@@ -105,7 +105,7 @@ def main() -> None:
                 began = time.perf_counter()
                 fill(database, number)
                 took = time.perf_counter() - began
-                work = day_of_work(number)
+                work = statements(number)
                 columns.append({name: cost(database, work[name], asked.times) for name in work})
                 print(f"{database.engine.dialect.name}: {number} orders filled in {took:.0f} s", flush=True)
         print(f"{'':28} {FEW:>9} {asked.orders:>9}")

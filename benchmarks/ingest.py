@@ -1,7 +1,7 @@
 """Measures the storing of one get-current answer, from the body's bytes to the return of the last COMMIT.
 
-It is compared with the bare driver, which upserts the same values of the same orders into three tables of its own. It does
-this in one transaction, by executemany (SQLite, MariaDB) or by COPY and merge (PostgreSQL). It is also compared with one
+It is compared with the bare driver, which upserts the same values of the same orders into three tables of its own, in
+one transaction, by executemany (SQLite, MariaDB) or by COPY and merge (PostgreSQL). It is also compared with one
 `json.loads` of the body, the least that an unchanged list can take. `first`: empty tables. `again`: the same bytes.
 `some`: 1 % with another status.
 

@@ -5,12 +5,12 @@
 It prints its port. A login succeeds, a list is empty (or the body of the last POST /__list), and a PUT takes effect at
 once and is answered OK after the delay.
 GET /__seen returns {"puts": [[path, ns], ...], "polls": [[token, ns], ...], "answers": [[token, ns], ...], "logins":
-[[secret, ns], ...]} since the last such request; ns is the machine's monotonic clock. "answers" has the answers to polls
-whose client was still connected.
+[[secret, ns], ...]} since the last such request; ns is the machine's monotonic clock. "answers" has the answers to
+polls whose client was still connected.
 
-POST /__orders {"document": {...}, "every": 3}: from then on each account gets an order of its own with every third poll. It
-is delivered until it is acknowledged, and after an accept again until that status is acknowledged. Then the next one may
-come.
+POST /__orders {"document": {...}, "every": 3}: from then on each account gets an order of its own with every third
+poll. The order is delivered until it is acknowledged, and after an accept again until that status is acknowledged. Then
+the account may get the next one.
 
 POST /__ill "token": from then on polls with that token are not answered.
 """

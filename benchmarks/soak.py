@@ -289,7 +289,8 @@ class Soak:
         now, orders = self.samples[-1], self._count("delivery_orders")
         minutes = (now.at - self.samples[0].at) / 60
         say(
-            f"{minutes:6.1f} min  memory {now.memory_mb:6.1f} MB  descriptors {now.descriptors:3}  threads {now.threads:2}"
+            f"{minutes:6.1f} min  memory {now.memory_mb:6.1f} MB"
+            f"  descriptors {now.descriptors:3}  threads {now.threads:2}"
             f"  database {self._size() / 1024 / max(orders, 1):5.1f} KB/order"
             f"  orders {orders} of {self.customers.placed}"
             f"  actions {self._count('delivery_actions')}, not done"

@@ -3,8 +3,8 @@
     python benchmarks/two_writers.py [--orders 1000] [--rounds 5] [--database URL ...]
 
 Without an address: SQLite in a temporary file, and the servers that ORDERBRIDGE_TEST_POSTGRES_URL and
-ORDERBRIDGE_TEST_MARIADB_URL name. The daemon is the real program, the marketplace is the sandbox over TLS. In a round the
-POS writes for three seconds beside the idle daemon, then from when the orders are placed to their last acknowledgement.
+ORDERBRIDGE_TEST_MARIADB_URL name. The daemon is the real program, the marketplace is the sandbox over TLS. In a round
+the POS writes for three seconds beside the idle daemon, then from when orders are placed to their last acknowledgement.
 The figures are medians over the rounds. The benchmark stops when a poll takes more than two minutes.
 """
 

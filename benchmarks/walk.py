@@ -2,7 +2,8 @@
 
 A daemon and the sandbox run in this process, over HTTPS on a SQLite file. `sys.setprofile` records each function of
 `src/orderbridge` that is called for the order, action or login. Other work is not recorded: a context variable follows
-the recorded work through tasks, timers and database threads. tests/test_walk.py limits the number of files and functions.
+the recorded work through tasks, timers and database threads. tests/test_walk.py limits the number of files and of
+functions.
 
     order     from the first bytes of the list that contains it to the stored acknowledgement
     action    from the wake-up of the outbox to the committed result
@@ -44,8 +45,8 @@ say = functools.partial(print, flush=True)
 
 COOLDOWN_S = 0.5
 SOURCE = str(Path(logs.__file__).parents[1])
-# The coroutine to record, the function whose call begins the record (None: the coroutine's own), and the coroutine whose
-# return ends it.
+# The coroutine to record, the function whose call begins the record (None: the coroutine itself), and the coroutine
+# whose return ends it.
 WALKS: dict[str, tuple[Any, Any, Any]] = {
     "order": (Poller.tick, Connection.read, Intake.take),
     "action": (Outbox.run, None, Executor.write),

@@ -172,7 +172,8 @@ def make_alarms(language: Language) -> Iterator[str]:
 
 
 def _sentences(code: Code, language: Language) -> tuple[str, str]:
-    return tuple(SENTENCES[f"health.{code}.{part}"][language.code] for part in ("cause", "remedy"))  # type: ignore[return-value]
+    cause, remedy = (SENTENCES[f"health.{code}.{part}"][language.code] for part in ("cause", "remedy"))
+    return cause, remedy
 
 
 def make_metrics(_language: Language) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
     .venv/bin/python docs/build_sandbox.py
 
-The page is written by hand. This program replaces what stands between `<!-- made by docs/build_sandbox.py: NAME -->` and
+The page is written by hand. This program replaces the text between `<!-- made by docs/build_sandbox.py: NAME -->` and
 `<!-- end -->`. tests/sandbox/test_sandbox_pages.py fails when the page is out of date.
 """
 
