@@ -270,7 +270,9 @@ def test_an_unwritable_database_is_one_problem(code: Code):
     assert all_at_once == [(code, "", Severity.SEVERE)]
 
 
-@pytest.mark.parametrize("ahead, expected", [(MINUTE / 2, []), (60 * MINUTE, [(Code.UNANSWERED, "k", Severity.SEVERE)])])
+@pytest.mark.parametrize(
+    "ahead, expected", [(MINUTE / 2, []), (60 * MINUTE, [(Code.UNANSWERED, "k", Severity.SEVERE)])]
+)
 def test_an_order_from_before_the_clock_was_set_back_has_waited_too_long(ahead: timedelta, expected: list[Any]):
     assert found(received=received(received_utc=NOW + ahead)) == expected
 

@@ -31,7 +31,7 @@ PARTIAL = {f"delivery_orders_{name}_ix" for name in ("new", "changed", "open", "
 PARTIAL |= {f"delivery_actions_{name}_ix" for name in ("unfinished", "failed", "withdraw", "planned", "subject")}
 PARTIAL.add("delivery_quarantine_unresolved_ix")
 SOME = list(keys(NUMBER, 5))
-BORDERS = ("lately", "new_since", "unacknowledged_since", "unseen_since", "undecided_since")
+BORDERS = ("lately", "ahead", "new_since", "unacknowledged_since", "unseen_since", "undecided_since")
 TIMES: problem_queries.Times = {**dict.fromkeys(BORDERS, NOW), "by_board": 0}
 ROW_ID = NUMBER - 1
 DAY = timedelta(days=1)

@@ -12,7 +12,17 @@ from orderbridge import config
 from orderbridge.errors import Message
 from orderbridge.jobs.problem_table import of_the_daemon
 from orderbridge.model import AccountState, ActionState
-from orderbridge.rules.health import AHEAD, Facts, Polling, Received, Thresholds, all_problems, is_due, late_after, of_row
+from orderbridge.rules.health import (
+    AHEAD,
+    Facts,
+    Polling,
+    Received,
+    Thresholds,
+    all_problems,
+    is_due,
+    late_after,
+    of_row,
+)
 from orderbridge.rules.problems import NO_DATABASE, Code, Problem, Severity
 from orderbridge.store import accounts, order_times, problem_queries, problem_rows, quarantine, reference
 from orderbridge.store.dialects import of
