@@ -59,11 +59,10 @@ def test_on_a_server_the_commands_back_up_and_restore(kind, run, configure, requ
         before = with_database(url, lambda database: (put(database, KEYS[0]), contents(database))[1])
         configure(document(database=f'url = "{url}"'))
         file = tmp_path / "orders' dump"
-        ended = run("db", "backup", file)
-        assert ended.code == 1
+        assert run("db", "backup", file).code == 1
         file.touch()
-        assert run("db", "restore", file) == ended
-        dump, restore = ended.out.splitlines()
+        (dump,), (restore,) = (run("db", work, file).out.splitlines() for work in ("backup", "restore"))
+        assert tool in dump and tool not in restore  # that one would write over the file
         if (done := shell(dump, url)).returncode and "version mismatch" in done.stderr:
             pytest.skip("the tools are older than the server")
         assert done.returncode == 0, done.stderr

@@ -6,7 +6,7 @@ from collections import Counter
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import click
 from sqlalchemy import make_url
@@ -93,7 +93,7 @@ def db_backup(context: Context, file: Path) -> None:
         raise StoreError("backup.no_folder", folder=file.parent)
     with closing(context.database()) as database:
         if database.file is None:
-            _say_commands(context.settings.database.url, file)
+            _show_command(context.settings.database.url, file, "backup.by_server")
         size = backup.copy(Path(database.file.path), file)
     click.echo(say("backup.done", file=file, size=-(-size // 1024)))
 
@@ -105,7 +105,7 @@ def db_restore(context: Context, file: Path) -> None:
     """Replace the SQLite file with the copy FILE."""
     target = sqlite_file(context.settings.database.url)
     if target is None:
-        _say_commands(context.settings.database.url, file)
+        _show_command(context.settings.database.url, file, "restore.by_server")
     if target.exists() and target.samefile(file):
         raise StoreError("restore.itself", file=file)
     schema.refuse_unknown(found := backup.revision(file))
@@ -123,11 +123,12 @@ def db_restore(context: Context, file: Path) -> None:
     raise SystemExit(is_left or not report.is_good)
 
 
-def _say_commands(url: str, file: Path) -> NoReturn:
+def _show_command(url: str, file: Path, key: Literal["backup.by_server", "restore.by_server"]) -> NoReturn:
+    """Print the server's own command, and never the one that would write over a file to restore."""
     address = make_url(url)
     commands = of(address.get_backend_name()).dump(address, str(file), write_guards.ALL)
-    click.echo(say("backup.by_server" if commands else "backup.no_tool"), err=True)
-    click.echo("\n".join(commands or ()))
+    click.echo(say(key if commands else "backup.no_tool"), err=True)
+    click.echo(commands[key == "restore.by_server"] if commands else "")
     raise SystemExit(1)
 
 
