@@ -190,7 +190,7 @@ class UnknownOutcome(MarketplaceError):
 def reading(http_status: int | None = None) -> Iterator[None]:
     """A block that parses an answer: any exception of a parser becomes UnknownOutcome for this answer.
 
-    Parsers raise more than they promise: OverflowError for a date, ValueError for a number of 5,000 digits,
+    Parsers raise more than they document: OverflowError for a date, ValueError for a number of 5,000 digits,
     RecursionError.
     """
     try:

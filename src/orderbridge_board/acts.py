@@ -83,7 +83,7 @@ def _number(value: object, least: int) -> int:
 
 
 def _closure_minutes(until: object, now: datetime, zone: tzinfo) -> int | None:
-    """For how long it is closed: so many minutes, until the midnight of the restaurant (TODAY), or without an end."""
+    """The minutes of a closure: as given, or until the restaurant's midnight (TODAY); None: without an end."""
     if until is None:
         return None
     if until == TODAY:

@@ -1,4 +1,4 @@
-"""Authorizes requests: they need a paired device, and those that change something must come from the board's own page.
+"""Authorizes requests: each needs a paired device, and one that changes something must come from the board's page.
 
 Rules of this file:
 - A request that changes something is a POST with `application/json`, which a foreign page cannot send without a

@@ -210,11 +210,11 @@ class Driver:
         return True
 
     def pause(self, seconds: float) -> None:
-        """Wait for so many seconds."""
+        """Wait for this number of seconds."""
         threading.Event().wait(seconds)
 
     def wait(self, seconds: float) -> None:
-        """Wait for so many seconds at the pace of this certificate."""
+        """Wait for this number of seconds, scaled by the pace of this certificate."""
         self.pause(self.terms.scaled(seconds))
 
     def until_visible(self) -> bool:

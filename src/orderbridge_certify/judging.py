@@ -130,7 +130,7 @@ def taken_back(seen: Seen) -> Judged:
 
 
 def noted(mark: str, limit: str) -> Judge:
-    """The till confirms the revision after the mark within so many seconds."""
+    """The till confirms the revision after the mark within the time limit."""
 
     def judged(seen: Seen) -> Judged:
         if mark not in seen.marks:

@@ -393,7 +393,7 @@ def clear_faults(world: World) -> Any:
 
 @command("POST", "/clock")
 def advance_clock(world: World, advance: Decimal) -> Any:
-    """Advance the platform's clock by so many seconds (negative: set it back), and return its time."""
+    """Advance the platform's clock by these seconds (negative: set it back), and return its time."""
     world.set_options(clock_offset_seconds=world.options.clock_offset_seconds + float(advance))
     world.report(f"clock.advanced seconds={float(advance):g}")
     return {"now": world.local(world.now())}

@@ -35,7 +35,7 @@ async def sweep_at(shop: Shop, service_now: datetime | None) -> tuple[int, ...]:
 
 
 def listen(shop: Shop, seconds: float, name: str = "kadikoy") -> None:
-    """The account has polled for so long without a sign of the order."""
+    """Let the account poll for this time without a sign of the order."""
     listened = "UPDATE delivery_accounts SET listened_seconds = listened_seconds + ? WHERE name = ?"
     shop.till.execute(listened, (seconds, name))
 

@@ -176,7 +176,7 @@ def _replay(context: Context, paths: list[Path], since: datetime | None, *, whol
 
 
 def _note_older_copy(context: Context, database: Database) -> None:
-    """Note that the copy is older, as a starting daemon does. After the replay nothing would show it any more."""
+    """Note that the copy is older, as a starting daemon does. After the replay nothing would show it."""
 
     async def check() -> None:
         of_jobs = jobs.Context.of(context.settings, database, SystemClock())

@@ -2,8 +2,8 @@
 
 add     registers the accounts in the database, restores their tokens and schedules their jobs: polls, lists,
         restaurants' status, the menu, renewal of the token
-remove  starts none of their jobs any more and waits until the work in flight is finished and written; then another
-        process may have the accounts
+remove  starts no more of their jobs, and waits until the work in flight is finished and written; then another process
+        may have the accounts
 
 All accounts are added at the start; those of a fleet are added and removed at any time. The next poll of an account
 waits for the time that its previous process noted in the database. A stop of the daemon waits for polls only: all other

@@ -267,7 +267,7 @@ class Command:
     """The configured command. It and all processes that it starts have a time limit.
 
     It runs in a thread, because even starting a program may hang. It has its own session; the rest of its process group
-    is killed when it ends or its time is up. Its output is discarded, since it may hold a password; `alarm test` shows it.
+    is killed when it ends or its time is up. Its output is discarded, as it may hold a password; `alarm test` shows it.
     Its environment does not have our settings.
     """
 
@@ -317,7 +317,7 @@ class Command:
         return say("log.command_code", code=process.returncode)
 
     def end(self) -> None:
-        """Kill the running command, and run none any more."""
+        """Kill the running command, and run no other."""
         self._is_over.set()
         if (process := self._process) is not None:
             _kill_group(process.pid)

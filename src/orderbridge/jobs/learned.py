@@ -24,7 +24,7 @@ from orderbridge.store.own_tables import learned
 MAX_VALUES = 50  # of one point; further ones count as OTHER
 MAX_LENGTH = 120  # characters of a value
 OTHER = "other"
-ORDERED = 3  # so many orders in one list show its order
+ORDERED = 3  # orders; a list with at least this many shows its order
 
 
 class Point(StrEnum):

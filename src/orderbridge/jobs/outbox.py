@@ -98,7 +98,7 @@ class Outbox:
             self.queue.drop(entry.row.id)
 
     def is_busy(self) -> bool:
-        """Whether a request is in flight, or an outcome is to be written that the database does not refuse."""
+        """Whether a request is in flight or an outcome waits to be written, except one that the database refuses."""
         executor = self.executor
         if executor.under_way.total():
             return True

@@ -14,8 +14,8 @@ One `tick` makes one poll. Promise 3 depends on the order of its steps:
     intake    store and acknowledge the delivered orders (jobs.intake)
     success   is noted last, because health and the end by silence rely on it: all orders must be on disk by then
 
-A failed poll uses up its slot, unless its request certainly never left (rules.poll_ends). So does one
-that ends by a bug: without an end of its cooldown, the accounts polled in turn with this one would wait for ever.
+A failed poll uses up its slot, unless its request certainly never left (rules.poll_ends). A poll that ends by a bug
+uses it up, too: without an end of its cooldown, the accounts polled in turn with this one would wait for ever.
 
 The states of accounts are written by group commit, with one COMMIT for all polls that are due together. With many
 accounts, a note waits briefly for others before a request (BEFORE_S) and after an answer (AFTER_S).

@@ -92,7 +92,7 @@ def _foods_of_element(raw: bytes, value: object) -> list[Food]:
 
 
 def _foods(data: object, identify: _Identify) -> Iterator[Food]:
-    """The foods in their order. A stack, because the depth is the sender's choice."""
+    """The foods in their order. It uses a stack instead of recursion, because the sender chooses the depth."""
     stack: list[tuple[object, str, str | None]] = [(data, "", None)]  # value, key, heading
     while stack:
         value, key, heading = stack.pop()

@@ -178,7 +178,7 @@ def _refused(action: Action, history: Sequence[Attempt]) -> Decision:
     last = history[-1]
     if ACTIONS[action].proves_done and is_uncertain(history):
         return AwaitPoll(last.code)
-    if last.code == "refused" and is_uncertain(history):  # for an unknown reason: an earlier request may be the reason
+    if last.code == "refused" and is_uncertain(history):  # perhaps because an earlier request had its effect
         return Verdict(ActionState.FAILED, "outcome_unknown", None, None, last.http_status)
     return Verdict(ActionState.REFUSED, last.code, KnownBy.ANSWER, None, last.http_status)
 

@@ -53,7 +53,7 @@ _ONE: ColumnElement[int] = literal_column("1")
 
 
 def _is_before(column: Column[Any], since: str) -> ColumnElement[bool]:
-    """Whether it is older than `since`. What lies `ahead` is: the clock was set back, and its age is not known."""
+    """Whether a time is before `since`. One `ahead` of now counts, too: after a clock change its age is unknown."""
     return or_(column < bindparam(since), column > bindparam("ahead"))
 
 

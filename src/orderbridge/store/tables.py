@@ -507,7 +507,7 @@ def _account_of(row: FromClause) -> ColumnElement[str]:
 
 
 def is_newer(row: FromClause, id_: Any, created: Any, finished: Any) -> ColumnElement[bool]:
-    """Whether an action is newer than this one that is done: one that was committed late was sent after newer ones."""
+    """Whether an action is newer than this done one. Ids do not show it: a late commit is sent after newer rows."""
     was_sent_after = or_(row.c.finished_utc.is_(None), row.c.finished_utc >= finished, row.c.created_utc < created)
     return and_(row.c.id > id_, was_sent_after)
 

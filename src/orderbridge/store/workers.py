@@ -74,7 +74,7 @@ def _fulfil(future: "Future[T]", call: Callable[[], T]) -> None:
 
 
 def _start(work: Callable[[], None], name: str) -> threading.Thread:
-    """Raises NoThread."""
+    """Start a thread. Raises NoThread if the system has none left."""
     thread = threading.Thread(target=work, name=name, daemon=True)
     try:
         thread.start()

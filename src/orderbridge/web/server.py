@@ -33,7 +33,7 @@ MAX_CONNECTIONS = 64
 KEEP_ALIVE_S = 20  # longer than the 15 s between scrapes, so that they use one connection
 HEAD_BYTES = 16 * 1024
 BACKLOG = 128
-UNHEARD_MS = 30_000  # a stream ends when the client acknowledges no data for so long: a tablet was switched off
+UNHEARD_MS = 30_000  # a stream ends if the client acknowledges no data for this time: a tablet was switched off
 HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
 

@@ -151,7 +151,7 @@ class Dialect:
 
     # ---- columns
     time: Callable[[], TypeEngine[Any]]  # UTC without a zone, three decimals
-    money: Callable[[int, int], TypeEngine[Any]] = Numeric  # of so many digits and decimals
+    money: Callable[[int, int], TypeEngine[Any]] = Numeric  # by its digits and decimals
     whole: Callable[[int], TypeEngine[Any]]  # an integer that a POS writes; a CHECK must see decimals
     # A text of at most this length (None: unbounded) with a binary collation.
     text: Callable[[int | None], TypeEngine[Any]] = lambda length: UnicodeText() if length is None else String(length)

@@ -256,7 +256,7 @@ SPREAD = 256  # pages, evenly over the file
 COPIED = 1000  # pages, the newest
 LATEST = 64  # frames
 RECENT_NS = 50_000_000  # more than the resolution of file times
-COMPARE_AGAIN = 64  # after so many new frames, other pages are the ones written often
+COMPARE_AGAIN = 64  # new frames, after which other pages may be the ones written often
 # Comparisons that must agree: a wrong result stops the daemon, and under load about one in a hundred is wrong.
 COMPARISONS, BETWEEN_S = 5, 0.1
 
