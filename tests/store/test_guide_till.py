@@ -360,6 +360,16 @@ def test_another_till_takes_over_the_tickets_of_a_dead_one_after_a_minute(databa
     assert living.paper[2:] == ["STOP K1-1: Pide 1, Ayran"]
 
 
+def test_a_stopped_tills_unanswered_order_rings_at_the_others_after_a_minute(database, pos, till):
+    minute_ago = datetime.now(UTC) - timedelta(seconds=61)
+    deliver(database, 1)
+    deliver(database, 2, at=minute_ago)
+    till.accepts = False
+    till.take_over()  # and stops
+    deliver(database, 3, at=minute_ago)  # not taken over: an accept would bring no ticket
+    assert (Till(pos, "K2").waiting(), sorted(till.waiting())) == ([key(2)], [key(1), key(2)])
+
+
 def test_a_double_click_switches_a_food_or_a_restaurant_once(database, pos, till):
     restaurant = "11111111-1111-4111-8111-111111111111"
     for state in (ActionState.DONE, ActionState.PENDING):
