@@ -19,7 +19,6 @@ HEARD_S = 8.0  # a tablet reports every 5 s that it can be heard
 SURE_S = 15.0  # after a start, in which tablets connect again by themselves
 CHECK_S = 5.0
 COUNT_S = 60.0
-SLOT = timedelta(minutes=10)
 KEPT = timedelta(days=2)
 COUNTED = ("polls", "failed", "logins")
 
