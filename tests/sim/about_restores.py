@@ -26,6 +26,7 @@ class OlderCopyIsReported(Judge):
         self._stored: dict[str, str] = {}  # by order: its document when a replay began
         self._acknowledged: dict[str, str] = {}  # by order: its last acknowledged document
         self._sent_since: set[str] = set()  # rows that left after the copy was made
+        self._holds_rows = False  # the database has not let the daemon end the copy's rows
 
     def restored(self) -> None:
         self._lacks, last = None, self.sim.restorer.last
@@ -55,6 +56,10 @@ class OlderCopyIsReported(Judge):
     def logged(self, _: str, event: str, facts: dict[str, Any], __: str) -> None:
         if event == "database.older_copy" and self.sim.restorer.last is None:
             self.broken(f"an older copy is reported, and none was put back: {facts}")
+        if event == "database.older_copy":
+            if self._holds_rows:  # they have ended by now, and a person must look at them
+                self.sim.restorer.settled_at = None
+            self._holds_rows = facts["rows_not_sent"] is None
         if event == "daemon.started":
             self._since = self.sim.now()
             self._check_file()
