@@ -12,6 +12,10 @@ from orderbridge.rules.cooldown import LIMITED_IN_A_ROW
 
 LATE, FINDING_OUT = 1.1, LIMITED_IN_A_ROW + 1  # cooldowns: of one round, and to find out that accounts share one
 A_MOMENT_S = 0.1
+WHOLE = (  # retention blanks ended orders; after silence, an OK to an action opens one again
+    "SELECT payment_key FROM delivery_orders WHERE payload > '' OR ended_utc IS NOT NULL OR payment_key IN"
+    " (SELECT payment_key FROM delivery_order_events WHERE event = 'ended' AND detail = 'silence')"
+)
 
 
 class StoredBeforeAcknowledged(Judge):
@@ -41,8 +45,7 @@ class StoredBeforeAcknowledged(Judge):
         acknowledged = {key for key, order in self.sim.world.orders.items() if order.acknowledgements}
         if not acknowledged:
             return
-        whole = "SELECT payment_key FROM delivery_orders WHERE payload > '' OR ended_utc IS NOT NULL"  # retention
-        stored = {row["payment_key"] for row in self.rows(whole)}
+        stored = {row["payment_key"] for row in self.rows(WHOLE)}
         stored |= {row["payment_key"] for row in self.rows("SELECT payment_key FROM delivery_quarantine")}
         if lost := sorted(acknowledged - stored):
             self.broken(f"these orders were acknowledged, and their documents are lost: {lost}")
