@@ -13,7 +13,9 @@ def board() -> None:
 
 @board.command("pair")
 @click.option("--look", "role", flag_value="look", default="act", help="The tablet may only view orders.")
-@click.option("--look-customers", "role", flag_value="look_customers", help="The same, with phone and address.")
+@click.option(
+    "--look-customers", "role", flag_value="look_customers", help="The tablet may view orders with phone and address."
+)
 @as_json
 @pass_context
 def pair(context: Context, role: str, as_json: bool) -> None:

@@ -101,8 +101,8 @@ def test_of_many_accounts_those_with_a_problem_are_shown(run, configure, pos):
     out = run("status").out
     assert "accounts: 21, with a problem: 1\n" in out
     assert "branch-7 " in out and "branch-0 " not in out
-    (well,) = [line for line in out.splitlines() if line.startswith("well: ")]
-    assert well.startswith("well: branch-0, branch-1, branch-10, ")
+    (well,) = [line for line in out.splitlines() if line.startswith("healthy: ")]
+    assert well.startswith("healthy: branch-0, branch-1, branch-10, ")
     assert "branch-7" not in well and "branch-8" in well and len(run("status", "--json").json["accounts"]) == 21
 
 

@@ -173,4 +173,4 @@ def test_while_another_daemon_works_status_does_not_ask_to_start_one(run, pos, p
     """The daemon waits, or its configuration lacks the account. A further daemon would only wait, too."""
     with program(LEAD, path) as other:
         out = run("status").out
-    assert f"PID {other.pid}" in out and "Start it" not in out and "Start it" in run("status").out
+    assert f"PID {other.pid}" in out and "Start `orderbridge" not in out and "Start `orderbridge" in run("status").out

@@ -50,4 +50,4 @@ def test_how_many_are_well_is_said_with_the_numbers_of_the_language():
         assert [*lines(counts)] == ["1.001 hesabın 1.000 tanesi sorunsuz"]
     finally:
         speak("en")
-    assert [*lines(counts)] == ["1,000 of 1,001 well"]
+    assert [*lines(counts)] == ["1,000 of 1,001 healthy"]

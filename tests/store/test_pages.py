@@ -72,7 +72,7 @@ def test_overwriting_the_file_counts_as_a_lost_file(database, till, path, how, i
     if how is by_cp and not is_copied_since:
         return  # the same bytes as before, since all later changes are in the -wal
     shutil.copyfile(copy, path)
-    with pytest.raises(FileLost, check=says("wrote over")):
+    with pytest.raises(FileLost, check=says("overwrote")):
         add(database)
     log = path.with_name("pos.db-wal").read_bytes()
     database.close()
@@ -93,7 +93,7 @@ def test_overwriting_its_wal_counts_as_a_lost_file(database, till, path, how):
     add(database)
     database.check_file()
     shutil.copyfile("/dev/null" if how == "emptied" else older, log)
-    with pytest.raises(FileLost, check=says("wrote over")):
+    with pytest.raises(FileLost, check=says("overwrote")):
         add(database)
     till.close()
     database.close()

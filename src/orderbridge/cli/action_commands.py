@@ -109,7 +109,7 @@ def _command(name: str, actions: Mapping[str, Action]) -> click.Command:
         params.append(click.Option(["--account"], help="The account of the menu, if there are several."))
     if not CLOSURES.isdisjoint(actions.values()):
         minutes = click.IntRange(CLOSURE_MINUTES[0], CLOSURE_MINUTES[-1])
-        about = "With close or off: end the closure after so many minutes."
+        about = "With close or off: end the closure after this many minutes."
         params.append(click.Option(["--for", "valid_until_minutes"], type=minutes, metavar="MINUTES", help=about))
     return click.Command(name, params=[*params, *WAITING], callback=write)
 
@@ -131,7 +131,9 @@ def actions() -> None:
 
 @actions.command("list")
 @click.option("--unfinished", is_flag=True, help="Only rows without an outcome.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="How many at most.")
+@click.option(
+    "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="The most lines to print."
+)
 @as_json
 @pass_context
 def actions_list(context: Context, unfinished: bool, limit: int, as_json: bool) -> None:

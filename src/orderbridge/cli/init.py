@@ -182,10 +182,10 @@ def _make(path: Path, text: str, mode: int, owner: str | None) -> None:
 @click.option("--ca-file", help="A certificate (PEM) to trust besides the system's.")
 @click.option("--account", help="A short name of a-z, 0-9, _ . -")
 @click.option("--app-secret-file", help="A file with the app_secret_key; -: standard input.")
-@click.option("--rest-secret-file", help="The same for the rest_secret_key; two -: two lines.")
+@click.option("--rest-secret-file", help="A file with the rest_secret_key; both -: two lines.")
 @click.option("--database", help="Where the tables will be.  [default: sqlite:///orderbridge.db]")
 @click.option("--owner", help="The files' owner, if root writes them.")
-@click.option("--sandbox", is_flag=True, help="For the marketplace that `orderbridge sandbox` plays.")
+@click.option("--sandbox", is_flag=True, help="Use the values of `orderbridge sandbox`.")
 @click.option("--untested", is_flag=True, help="Write it even if something does not work yet.")
 @click.option("--yes", is_flag=True, help="Ask nothing.")
 @pass_context

@@ -29,7 +29,9 @@ ALWAYS = datetime(2000, 1, 1, tzinfo=UTC)  # before any order
 @click.option("--new", "which", flag_value="new", help="Only orders that the POS has not taken over.")
 @click.option("--changed", "which", flag_value="changed", help="Only orders that changed after the POS took them over.")
 @click.option("--all", "which", flag_value="all", help="Ended orders too.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="How many at most.")
+@click.option(
+    "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="The most lines to print."
+)
 @as_json
 @pass_context
 def orders(context: Context, which: str | None, limit: int, as_json: bool) -> None:

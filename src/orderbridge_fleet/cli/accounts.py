@@ -37,7 +37,7 @@ def accounts() -> None:
 @accounts.command("add")
 @click.argument("name")
 @click.option("--app-secret-key-file", "app", help="A file with the app_secret_key; -: standard input.")  # fmt: skip
-@click.option("--rest-secret-key-file", "rest", help="The same for the rest_secret_key; two -: two lines.")
+@click.option("--rest-secret-key-file", "rest", help="A file with the rest_secret_key; both -: two lines.")
 @click.option("--auto-accept-minutes", type=int, help="Accept automatically, with this preparation time.")
 @click.option("--auto-accept-scheduled", is_flag=True, help="Accept scheduled orders automatically, too.")
 @click.option("--restaurant", "rules", multiple=True, help="ID=MINUTES for one restaurant; ID alone: never.")

@@ -312,7 +312,7 @@ def test_branches_with_problems_are_listed_first_and_others_by_an_option(three, 
     assert (ended.code, ended.err) == (1, "")
     assert re.fullmatch(r"red     sisli  since 2026-03-01 15:00 \(\d+ d ago\)  It is red.", first)
     assert second.startswith("yellow  moda ")
-    assert last == "1 of 3 well"
+    assert last == "1 of 3 healthy"
     shown = run("status", "--branches", "--json").json
     assert (shown["well"], shown["accounts"]) == (1, 3)
     assert [one["account"] for one in shown["branches"]] == ["sisli", "moda"]
@@ -324,7 +324,7 @@ def test_branches_with_problems_are_listed_first_and_others_by_an_option(three, 
     pos.execute("UPDATE delivery_lamps SET lamp = 'green'")
     light(pos, "file")
     ended = run("status", "--branches")
-    assert (ended.code, ended.out) == (0, "4 of 4 well\n")
+    assert (ended.code, ended.out) == (0, "4 of 4 healthy\n")
 
 
 def test_a_branch_without_a_daemon_is_dark_and_a_silent_daemon_makes_all_red(three, run, pos):
