@@ -75,8 +75,10 @@ async def test_an_ok_that_could_not_be_noted_is_noted_at_the_next_poll(shop: Sho
     assert (shop.order(order)["acknowledged_status_id"], shop.story(order)) == (1, ["received", "acknowledged"])
 
 
-async def test_an_ok_noted_late_does_not_replace_a_newer_one(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    order, held, true = shop.place(), ["by a till"], orders.mark_acknowledged
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """While it is not empty, no OK can be noted."""
+    held, true = ["by a till"], orders.mark_acknowledged
 
     def mark(*arguments):
         if held:
@@ -84,6 +86,21 @@ async def test_an_ok_noted_late_does_not_replace_a_newer_one(shop: Shop, monkeyp
         true(*arguments)
 
     monkeypatch.setattr(orders, "mark_acknowledged", mark)
+    return held
+
+
+async def test_all_oks_that_could_not_be_noted_at_several_polls_are_noted(shop: Shop, held: list[str]):
+    first = shop.place()
+    await shop.poll()
+    second = shop.place()
+    await shop.poll()
+    held.clear()
+    await shop.poll()
+    assert [shop.order(one)["acknowledged_status_id"] for one in (first, second)] == [1, 1]
+
+
+async def test_an_ok_noted_late_does_not_replace_a_newer_one(shop: Shop, held: list[str]):
+    order = shop.place()
     await shop.poll()
     shop.world.change_status(order.key, 2)
     shop.line.when_leaving("acknowledge", held.clear)  # by then the first one was tried again

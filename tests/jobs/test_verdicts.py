@@ -161,6 +161,15 @@ async def test_a_list_from_before_the_request_proves_nothing(shop: Shop, statuse
     assert (shop.end(row), len(shop.calls("accept"))) == (("done", None, "poll"), 1)
 
 
+async def test_one_list_ends_all_rows_in_doubt_of_its_account(shop: Shop):
+    rows = [await asked(shop, "accept") for _ in range(3)]
+    for _ in rows:
+        shop.world.faults.add(Fault.drop("accept", when=When.AFTER))
+    await shop.drain()
+    await shop.poll()
+    assert {shop.end(row) for row in rows} == {("done", None, "poll")}
+
+
 async def test_two_unresolved_ends_are_judged_by_their_own_orders(shop: Shop):
     complete, cancel = await asked(shop, "complete"), await asked(shop, "cancel")
     for action in ("complete", "cancel"):

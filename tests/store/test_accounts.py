@@ -57,9 +57,13 @@ def succeed(database: Database, listened_s: int = 0) -> None:
 
 def test_a_good_poll_adds_seconds_of_listening_and_new_secrets_keep_them(database, pos):
     register(database)
-    database.write_now(lambda tx: accounts.note_poll(tx, FINGERPRINT, state="failing", last_error="timeout"))
+    register(database, "0" * 64, "moda")
+    for who in (FINGERPRINT, "0" * 64):
+        database.write_now(lambda tx, who=who: accounts.note_poll(tx, who, state="failing", last_error="timeout"))
+    before = account_row(pos, "0" * 64)
     succeed(database, 30)
     succeed(database, 31)
+    assert account_row(pos, "0" * 64) == before
     row = account_row(pos)
     assert (row["state"], row["last_error"], row["listened_seconds"]) == ("ok", None, 61)
     assert (row["last_poll_ok_utc"], row["next_poll_utc"]) == (NOW_TEXT, LATER_TEXT)

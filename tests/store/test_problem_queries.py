@@ -93,6 +93,13 @@ def test_orders_that_no_till_takes_over_are_counted_by_account_from_the_oldest(d
     assert found(database, "not_taken_over", by_board=1) == [("kadikoy", ago(4), "kadikoy", 1)]
 
 
+def test_open_orders_that_were_never_acknowledged_are_counted_by_account_without_replayed_ones(database, pos):
+    others = [{"acknowledged_utc": ago(1)}, {"received_utc": ago(1)}, {"ended_utc": ago(1)}, {"changed_utc": YESTERDAY}]
+    put_orders(pos, {}, {"received_utc": ago(10)}, *others, {"account": "moda"}, {}, received_utc=ago(4))
+    put(pos, "delivery_order_events", payment_key=key(7), event="replayed", at_utc=ago(4))
+    assert found(database, "not_acknowledged") == [("kadikoy", ago(10), "kadikoy", 2), ("moda", ago(4), "moda", 1)]
+
+
 def test_a_cancellation_is_unseen_until_a_till_has_read_it_or_has_asked_for_it(database, pos):
     seen = [{"pos_revision": 2}, {"pos_revision": 0}, {"ended_by": "silence", "last_change": "ended"}]
     seen += [{"changed_utc": ago(2)}, {"changed_utc": YESTERDAY}, {}]

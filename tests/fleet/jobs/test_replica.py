@@ -431,9 +431,13 @@ async def test_rows_in_flight_of_another_replica_are_recovered_first(town: Town)
         shop.till.execute("UPDATE delivery_actions SET state = 'sending' WHERE id = ?", (accept,))
         started = "INSERT INTO delivery_action_attempts (action_id, attempt, started_utc) VALUES (?, 1, ?)"
         shop.till.execute(started, (accept, text_of(shop.clock.now())))
+        tries = "SELECT attempt, outcome FROM delivery_action_attempts WHERE action_id = ?"
+        town.put("kadikoy")  # after this change, too, it is the other replica's
+        await asyncio.sleep(SOON_S)
+        assert shop.rows(tries, accept) == [{"attempt": 1, "outcome": None}]
         shares.mine |= set(buckets("chain"))
         await asyncio.sleep(40.0)
-    tried = shop.rows("SELECT attempt, outcome FROM delivery_action_attempts WHERE action_id = ?", accept)[0]
+    tried = shop.rows(tries, accept)[0]
     assert (tried["attempt"], tried["outcome"], shop.row(accept)["attempts"]) == (1, "unknown", 1)
     assert shop.row(cancel)["state"] == "done"
 
@@ -478,6 +482,14 @@ async def test_secrets_that_move_to_another_name_work_there_once_nothing_is_in_f
         await asyncio.sleep(100.0)
         assert town.at_work == {"moved"}
         assert town.polls("chain") >= heard + 3
+
+
+async def test_a_token_of_before_a_restart_is_renewed_ahead(town: Town):
+    town.shop.world.set_options(token_seconds=300.0)
+    await town.shop.poll()
+    town.put("kadikoy")
+    async with running(town.daemon, for_s=294.0):
+        assert len(town.shop.calls("login")) == 2
 
 
 async def test_two_accounts_cannot_have_the_same_secrets(town: Town):
