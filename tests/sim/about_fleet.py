@@ -15,6 +15,8 @@ from orderbridge_fleet.replica import BEAT_S, READ_S
 # The server ends a silent session, another replica waits for that, and its own call takes time.
 TAKEN_OVER_S = SILENT_S + GRACE_S + 2 * BEAT_S + READ_S + CALL_S
 POLLED_S = 3.0  # for a login
+FLYING = 50  # requests, among which are those on the wire
+IN_FLIGHT = "SELECT 1 FROM delivery_action_attempts WHERE action_id = ? AND finished_utc IS NULL"
 
 
 def name_of(life: Life | None) -> str | None:
@@ -38,13 +40,27 @@ class OneActs(Judge):
                 self.broken(f"{name_of(life)} counts its lease from the server's answer")
 
     def leaving(self, call: Call) -> None:
-        replica = name_of(next(life for life in self.sim.processes if life.process == call.process))
-        if not call.account or replica is None:
+        replica, holder = self._replica(call), self._holder(call)
+        if call.account and replica is not None and holder != replica:
+            self.broken(f"#{call.number} of {call.account} leaves {replica}, and {holder} holds its bucket")
+
+    def _replica(self, call: Call) -> str | None:
+        return next((name_of(life) for life in self.sim.processes if life.process == call.process), None)
+
+    def _holder(self, call: Call) -> str | None:
+        (row,) = self.rows("SELECT replica FROM delivery_buckets WHERE bucket = ?", bucket_of(call.account, BUCKETS))
+        return str(row["replica"]) if row["replica"] is not None else None
+
+    def committed(self, name: str) -> None:
+        """A request on the wire is recovered by nobody while its replica holds the bucket."""
+        if not self.wrote("delivery_action_attempts"):
             return
-        bucket = bucket_of(call.account, BUCKETS)
-        (row,) = self.rows("SELECT replica FROM delivery_buckets WHERE bucket = ?", bucket)
-        if row["replica"] != replica:
-            self.broken(f"#{call.number} of {call.account} leaves {replica}, and {row['replica']} holds its bucket")
+        for call in self.sim.calls[-FLYING:]:
+            if call.row is None or call.ended or self.rows(IN_FLIGHT, call.row):
+                continue
+            replica = self._replica(call)
+            if replica is not None and replica == self._holder(call) and replica != name_of(LIFE.get()):
+                self.broken(f"{name} ends #{call.number} of row {call.row}, which {replica} has on the wire")
 
 
 class ReplacedCommitsNothing(Judge):

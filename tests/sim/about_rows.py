@@ -201,9 +201,11 @@ class LookedUpFirst(Judge):
             return
         last, waited = before[-1], self.sim.now() - before[-1].ended_at
         polls = [one for one in self.sim.calls[last.number :] if one.operation == "get_current"]
-        # A list of one status, or with a keyless document, would not show each order.
+        # A list that is cut, of one status, or with a keyless document would not show each order.
         looks = [one for one in polls if one.account == last.account and one.is_heard and one.left_at >= last.ended_at]
-        is_looked_up = any(call.argument in one.documents or not (one.argument or one.bad) for one in looks)
+        is_looked_up = any(
+            call.argument in one.documents or not (one.argument or one.bad or one.is_cut) for one in looks
+        )
         jumped = self.sim.jumped_since(last.ended_at)  # the wait uses the clock
         if not jumped and waited < LOOKED_UP_S and not is_looked_up:
             self.broken(f"#{call.number} sends row {call.row} again after {waited:.1f} s, and no list came between")

@@ -131,6 +131,22 @@ class PollsAreWritten(Judge):
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[Call, datetime]] = {}
+        self._heard: set[str] = set()  # accounts with a whole list that is not noted as a good poll yet
+        self._good: dict[str, str] = {}  # by account: its last good poll
+
+    def committed(self, name: str) -> None:
+        """A good poll is noted for the account that had it, and for no other, whose silence would be no alarm."""
+        if self.wrote("last_poll_ok_utc"):
+            before = self._good
+            self.restarted()
+            for account in [one for one, at in self._good.items() if at != before.get(one)]:
+                if account not in self._heard:
+                    self.broken(f"{name} notes a good poll of {account}, and no list came")
+                self._heard.discard(account)
+
+    def restarted(self) -> None:
+        rows = self.rows("SELECT name, last_poll_ok_utc FROM delivery_accounts WHERE last_poll_ok_utc IS NOT NULL")
+        self._good = {row["name"]: row["last_poll_ok_utc"] for row in rows}
 
     def leaving(self, call: Call) -> None:
         if call.operation != "get_current":
@@ -164,6 +180,8 @@ class PollsAreWritten(Judge):
     def ended(self, call: Call) -> None:
         if call.operation == "get_current":
             self._last[call.account] = call, self.sim.clock.now()
+            if call.is_heard and not call.argument:
+                self._heard.add(call.account)
 
     def tick(self) -> None:
         for account, (call, then) in self._last.items():

@@ -138,6 +138,7 @@ class NothingLeaks(Judge):
                 self.broken("a file beside the database contains a secret or a token")
 
 
+NOT_ACKNOWLEDGED_S = 5 * MINUTE
 A_DAY_S = REMEMBERED.total_seconds()
 LOOKS_S = MINUTE  # a slow disk, and the judge's own interval of half a minute
 
@@ -158,7 +159,23 @@ CANCELLED = (
 CUT_OFF = {"login_refused", "unreachable"}
 UNRESOLVED = "SELECT * FROM delivery_quarantine WHERE resolved_utc IS NULL"
 OF_POLLS = {code.value for code in Code if code.kind.cause in {Cause.CUT_OFF, Cause.NO_LIST}}
+OUTDATED = "SELECT payment_key FROM delivery_orders WHERE ended_utc IS NULL AND problem LIKE '%contents_outdated%'"
+# Without those of accepts, which are accept_failed, and of what has changed since.
+UNKNOWN = (
+    "SELECT a.id, a.finished_utc, ifnull(o.account, a.account) AS owner"
+    " FROM delivery_actions a LEFT JOIN delivery_orders o USING (payment_key)"
+    " WHERE a.state = 'failed' AND a.error_code = 'outcome_unknown' AND a.action <> 'accept' AND a.finished_utc > ?"
+    " AND (o.payment_key IS NULL OR (o.changed_utc <= a.finished_utc AND o.ended_utc IS NULL))"
+    " AND NOT EXISTS (SELECT 1 FROM delivery_actions n WHERE n.id > a.id AND n.state IN ('pending', 'sending', 'done')"
+    " AND n.payment_key IS a.payment_key AND n.restaurant_id IS a.restaurant_id AND n.food_id IS a.food_id)"
+)
 CODES = {"not_taken_over", "unanswered", "accept_failed", "cancellation_unseen", "quarantined"}
+CODES |= {"contents_outdated", "outcome_unknown", "not_acknowledged"}
+UNACKNOWLEDGED = (
+    "SELECT DISTINCT account FROM delivery_orders WHERE ended_utc IS NULL AND acknowledged_utc IS NULL"
+    " AND received_utc < ? AND payment_key NOT IN"
+    " (SELECT payment_key FROM delivery_order_events WHERE event = 'replayed')"
+)
 
 Key = tuple[str, str]  # code, subject
 
@@ -212,6 +229,10 @@ class ProblemsAreLogged(Judge):
             told = any(code in OF_POLLS and subject == row["name"] for code, subject in self.sim.problems)
             if late > LOUD_HEALTH_S + LOOKS_S and not told and row["name"] not in self.sim.taken_out:
                 self.broken(f"{row['name']} has had no good poll since {good:.0f}, and no problem says so")
+        for row in self.rows(UNACKNOWLEDGED, self._ago(NOT_ACKNOWLEDGED_S + LOUD_HEALTH_S + LOOKS_S)):
+            telling = {*OF_POLLS, "not_acknowledged"}
+            if not any(code in telling and subject == row["account"] for code, subject in self.sim.problems):
+                self.broken(f"orders of {row['account']} are not acknowledged for minutes, and no problem says so")
 
     def _truth(self) -> tuple[set[Key], set[Key]]:
         """The open problems; and those that are suppressed, because their account or order has a problem."""
@@ -233,6 +254,12 @@ class ProblemsAreLogged(Judge):
             for row in self.rows(ANSWERS)
             if row["action"] == "accept" or (row["state"] in {"pending", "sending"} and row["created_utc"] >= since)
         }
+        unknown |= {("not_acknowledged", row["account"]) for row in self.rows(UNACKNOWLEDGED, self._ago(0.0))}
+        found |= {("contents_outdated", row["payment_key"]) for row in self.rows(OUTDATED)}
+        for row in self.rows(UNKNOWN, self._ago(A_DAY_S)):
+            account = accounts.get(row["owner"])
+            is_well = account is None or (account["state"] == "ok" and account["last_poll_utc"] > self._ago(LATE_S))
+            (found if is_well else unknown).add(("outcome_unknown", str(row["id"])))
         for row in self.rows(OPEN, self._ago(A_DAY_S)):
             key, account = row["payment_key"], accounts[row["account"]]
             answer = answers.get(key)

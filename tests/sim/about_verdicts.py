@@ -76,18 +76,19 @@ class Verdicts(Judge):
             self._check_attempts(row)
 
     def _check_sending(self, call: Call) -> None:
-        """A restaurant's status is read before a repeat. Nothing is sent for an order that a list showed cancelled."""
+        """A restaurant's status is read before a repeat. Nothing that a list showed done or cancelled is sent."""
         before = self.sim.of_row[call.row or 0][:-1]
         is_written = not self.sim.plan.broken_disk and not self.sim.plan.refusing
-        if call.operation in ORDER_OPERATIONS - {"cancel"} and is_written:
+        if call.operation in ORDER_OPERATIONS and is_written:
             polls = self._qualified(before)
             if self.sim.spent.get(call.row or 0) == len(before):  # a person retried the row: the newest list counts
                 polls = polls[-1:]
             for poll in polls:
                 is_stored = not any(poll.ended_at <= at < poll.ended_at + CLAIM_S for at in self._crashes)
                 known = is_stored and poll.ended_at < call.left_at - CLAIM_S
-                if known and poll.delivered.get(call.argument) == CANCELED:
-                    self.broken(f"#{call.number} is sent again, and #{poll.number} had shown its order cancelled")
+                if known and poll.delivered.get(call.argument) in {CANCELED, *PROVED_BY[call.operation]}:
+                    shown = poll.delivered[call.argument]
+                    self.broken(f"#{call.number} is sent again, and #{poll.number} had shown its order in {shown}")
         if call.operation not in RESTAURANT_OPERATIONS or not before or before[-1].outcome != "unknown":
             return
         asked = [c for c in self.sim.calls if c.operation == "get_restaurant_status" and c.argument == call.argument]
@@ -129,7 +130,7 @@ class Verdicts(Judge):
         return any(call.outcome in {"failed", "unknown"} for call in calls) or self.lost_an_answer(row["id"])
 
     def _qualified(self, calls: list[Call]) -> list[Call]:
-        """The good polls after the row's last request. A list of one status counts only if it has the order."""
+        """The good polls after the row's last request. A list of one status, or a cut one, must have the order."""
         if not calls:
             return []
         last = calls[-1]
@@ -137,7 +138,8 @@ class Verdicts(Judge):
         accounts = {last.account, *(row["account"] for row in owners)}  # the latter, if the former was removed
         polls = sorted((poll for one in accounts for poll in self._polls[one]), key=lambda poll: poll.left_at)
         since = [poll for poll in polls if poll.left_at >= last.ended_at]
-        return [poll for poll in since if not poll.argument or poll.delivered.get(last.argument) is not None]
+        shown = [poll for poll in since if poll.delivered.get(last.argument) is not None]
+        return [poll for poll in since if poll in shown or not (poll.argument or poll.is_cut)]
 
     def _check_done(self, row: sqlite3.Row, calls: list[Call]) -> None:
         if row["error_code"] == "already":

@@ -29,8 +29,10 @@ from tests.sim.planting import Plant, always, idle, nothing
 from orderbridge import hiding
 from orderbridge.actions import ACTIONS
 from orderbridge.errors import MarketplaceError
-from orderbridge.jobs import acknowledge, outcome_writer, reimport
+from orderbridge.jobs import acknowledge, outcome_writer, reconciler, reimport
 from orderbridge.jobs import intake as jobs_intake
+from orderbridge.jobs import outbox as jobs_outbox
+from orderbridge.jobs.accounts_at_work import AccountsAtWork
 from orderbridge.jobs.acknowledge import Acknowledger
 from orderbridge.jobs.closures import Closures
 from orderbridge.jobs.intake import Intake
@@ -45,7 +47,17 @@ from orderbridge.marketplace.client import Client
 from orderbridge.marketplace.session import Session
 from orderbridge.model import Action, ActionState, Attempt, Differs, KnownBy, LastChange, Outcome, Verdict
 from orderbridge.net.http import Answer, Wire
-from orderbridge.rules import closures, deliveries, health, lifecycle, outbox_rows, poll_ends, retry, tokens
+from orderbridge.rules import (
+    closures,
+    deliveries,
+    health,
+    lifecycle,
+    outbox_rows,
+    poll_ends,
+    problems,
+    retry,
+    tokens,
+)
 from orderbridge.rules.closures import Step
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.lifecycle import Statuses
@@ -60,6 +72,8 @@ from orderbridge.store import (
     journal,
     order_times,
     orders,
+    problem_queries,
+    problem_rows,
     quarantine,
     reference,
     retention,
@@ -111,6 +125,9 @@ ENDS_LOST = "two_orders_end_and_both_answers_are_lost"
 BY_HAND = "refused_orders_change_and_are_stored_by_hand"
 UNSHOWN = "nothing_shows_what_became_of_some_requests"
 MUCH_FAILS = "much_is_refused_given_up_or_late"
+CUT = "a_list_is_cut_before_an_order_in_doubt"
+FULL = "documents_without_a_key_fill_the_list"
+UNHEARD = "acknowledgements_fail_for_minutes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +226,7 @@ bugs(
     a_bucket_is_released_with_its_accounts_at_work=(
         (Replica, "_release"), lambda true, self, bucket, _: true(self, bucket, ()), 1),
     a_replica_has_what_others_should_have=((Replica, "_mine"), lambda _, self: self._beat.held, 1),
+    the_requests_of_other_replicas_are_recovered=((jobs_outbox, "is_ours"), always(result=True), 1),
 )  # fmt: skip
 
 
@@ -282,6 +300,9 @@ bugs(
         accounts.note_poll,
         lambda true, tx, who, **values: true(tx, who, **{n: v for n, v in values.items() if n != "next_poll_utc"}),
         1007),
+    a_good_poll_of_one_account_is_noted_for_all=(
+        accounts.note_successes, lambda true, tx, polls: (true(tx, polls), tx.execute(
+            update(tables.accounts).values(last_poll_ok_utc=polls[0].polled, state="ok", last_error=None)))[0], HANGS),
     the_poll_waits_twice_as_long=(
         (Cooldowns, "ended"), lambda true, self, who, how, now: true(self, who, how, now + self.cooldown_s), WAITING),
     the_next_poll_leaves_after_a_second=((Cooldowns, "configure"), lambda true, self, scope, _: true(self, scope, 1.0)),
@@ -343,6 +364,7 @@ bugs(
         lambda true, documents, **how: true([one for one in documents if one.payment_key is not None], **how), KEYLESS),
     a_list_of_one_status_is_whole=(
         deliveries.is_whole, lambda true, documents, **how: true(documents, **how | {"asked": None}), PARTS),
+    a_cut_list_is_whole=(deliveries.is_cut, always(result=False), CUT),
     a_row_is_sent_again_while_a_list_is_on_its_way=(
         (Outbox, "_may_leave"), lambda _, outbox, entry: outbox._lanes.take(entry.lane), ON_ITS_WAY),
     a_cancelled_order_is_not_seen_by_a_row_in_doubt=(
@@ -385,6 +407,9 @@ bugs(
         outbox_rows.order_end,
         made_otherwise(lambda made: replace(made, known_by=KnownBy.ANSWER) if is_end(made, "already") else made)),
     everything_is_sent=(lifecycle.may_send, always(None)),
+    a_look_resolves_one_row=(
+        reconciler.read_unresolved, made_otherwise(lambda made: {name: rows[-1:] for name, rows in made.items()}),
+        LONG_LIST),
     every_order_is_cancelled_for_reason_1=(
         (Client, "act"),
         lambda true, self, action, key, reason=None: true(self, action, key, 1 if action == Action.CANCEL else reason),
@@ -463,6 +488,8 @@ bugs(
     "7",
     an_error_of_the_database_ends_the_daemon=((Outbox, "safe_cycle"), lambda _, self: self.cycle(), 1021),
     a_document_is_counted_twice=(quarantine.keep, lambda true, *of: (true(*of), true(*of))[0], 1003),
+    an_order_behind_a_full_list_is_not_asked_for=(
+        (poll_ends.ListRequest, "full"), lambda _, self, __: poll_ends.ListRequest(), FULL),
 )  # fmt: skip
 bugs(
     "8",
@@ -474,6 +501,17 @@ bugs(
     an_accept_that_failed_is_no_problem=(
         health._unanswered, lambda true, *of: [one for one in true(*of) if one.code != Code.ACCEPT_FAILED], FAILURES),
     an_unanswered_accept_is_no_alarm=(outcome_writer.is_alarm, always(result=False), EXPIRY),
+    an_unknown_outcome_is_no_problem=(
+        problem_queries.rows, lambda true, tx, kind, *of: [] if kind == "outcome_unknown" else true(tx, kind, *of),
+        UNSHOWN),
+    orders_that_are_not_acknowledged_are_no_problem=(
+        problem_queries.rows, lambda true, tx, kind, *of: [] if kind == "not_acknowledged" else true(tx, kind, *of),
+        UNHEARD),
+    a_till_still_reads_a_problem_that_is_over=(
+        problem_rows.rewrite,
+        lambda true, *of: true(*of[:-1], {key: row for key, row in of[-1].items() if row is not None}), FAILURES),
+    the_mildest_problem_lights_the_lamp=(
+        problems.account_statuses, lambda true, names, found: true(names, list(found)[-1:]), FULL),
 )  # fmt: skip
 
 
@@ -519,6 +557,10 @@ async def redirects_are_followed(_: Any, self: Wire, request: httpx.Request, *__
 bugs(
     "login",
     a_token_is_renewed_at_its_end=(tokens.renew_at, lambda _, __, expiry: expiry, TOKEN_ENDS),
+    a_kept_token_is_not_renewed=(
+        (AccountsAtWork, "_plan"),
+        lambda true, self, one, *waits: (true(self, one, *waits), self._timetable.remove(f"renew {one.name}"))[0],
+        TOKEN_ENDS),
     the_kept_token_is_not_used=((Vault, "open"), nothing),
     a_time_zone_is_believed=(
         tokens.expires, lambda true, said, received, zone: true(said, received - timedelta(3), zone), HANGS),

@@ -35,13 +35,17 @@ class Script:
 
     async def orders(self, count: int, scheduled: str = "") -> list[str]:
         """This number of customers order at one moment. Returns the orders' keys once all are acknowledged."""
+        keys = self.place(count, scheduled)
+        for key in keys:
+            await self.acknowledged(key)
+        return keys
+
+    def place(self, count: int = 1, scheduled: str = "") -> list[str]:
         document = {"scheduled_date": scheduled, "courier_type": "restaurant"}
         orders = [self._sim.world.place_order(restaurant_id=KADIKOY, document=document) for _ in range(count)]
         for order in orders:
             self._sim.trace.note("customer", "orders", key=order.key, number=order.number)
             self._sim.orders_at[order.key] = self._sim.now()
-        for order in orders:
-            await self.acknowledged(order.key)
         return [order.key for order in orders]
 
     def act(self, action: str, **columns: object) -> int:
@@ -273,9 +277,9 @@ async def rows_are_written_while_an_accept_waits(script: Script) -> None:
     await script.ended(script.act("cancel", payment_key=second, reason_id=3), accept, on_the_way)
 
 
-@corner(batch=2)
+@corner(batch=2, seconds=6 * MINUTE)
 async def a_list_longer_than_one_question_shows_orders_in_doubt(script: Script) -> None:
-    """Their accepts may have succeeded: the list shows that they did not."""
+    """Their accepts may have succeeded: the list shows that they did not. Another one shows their on_the_ways done."""
     keys = await script.orders(5)
     script.meets("accept", *["lost" for _ in keys])
     rows = [script.accept(key) for key in keys]
@@ -283,6 +287,8 @@ async def a_list_longer_than_one_question_shows_orders_in_doubt(script: Script) 
     for key in keys:
         script.panel(key, 16, 1)  # changed and changed back, so that the list shows it again
     await script.ended(*rows)
+    script.meets("on_the_way", *["done_silence" for _ in keys])
+    await script.ended(*[script.act("on_the_way", payment_key=key) for key in keys])
 
 
 @corner()
@@ -457,6 +463,8 @@ async def nothing_shows_what_became_of_some_requests(script: Script) -> None:
 
 @corner(seconds=6 * MINUTE, options=(("token_seconds", 300.0),))
 async def a_row_is_written_just_before_a_token_expires(script: Script) -> None:
+    """The token is of before a crash."""
+    script.crash_at("reached get_current", 2.0)
     await script.at(294.5)
     await script.ended(script.act("open_restaurant", restaurant_id=KADIKOY))
 
@@ -488,3 +496,32 @@ async def much_is_refused_given_up_or_late(script: Script) -> None:
     await script.ended(*rows, script.act("deactivate_food", food_id=1002, restaurant_id=KADIKOY))
     script.meets("close_restaurant", "refused", "refused", "refused", "http_429", "http_429")
     await script.ended(script.act("close_restaurant", restaurant_id=KADIKOY, valid_until_minutes=1))
+
+
+@corner(seconds=5 * MINUTE, options=(("list_limit", 2), ("list_order", "newest_first")))
+async def a_list_is_cut_before_an_order_in_doubt(script: Script) -> None:
+    """Its accept succeeded unseen: a list that newer orders fill must not prove the opposite."""
+    key, *newer = await script.orders(3)
+    script.meets("accept", "done_silence")
+    accept = script.accept(key)
+    await script.answered("accept")
+    for other in newer:
+        script.panel(other, 16, 1)
+    await script.ended(accept)
+
+
+@corner(seconds=8 * MINUTE, options=(("list_limit", 2),))
+async def documents_without_a_key_fill_the_list(script: Script) -> None:
+    """They are never acknowledged. The order behind them comes in a list of its status."""
+    for key in await script.orders(2):
+        script.hide_key(key, hidden=True)
+        script.panel(key, 16)
+    script.place()
+    await script.rest(7.5 * MINUTE)
+
+
+@corner(seconds=8 * MINUTE)
+async def acknowledgements_fail_for_minutes(script: Script) -> None:
+    script.meets("acknowledge", *["http_500"] * 15)
+    script.place()
+    await script.rest(8 * MINUTE)

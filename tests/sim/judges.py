@@ -5,6 +5,7 @@ from tests.sim.about_end import AuditFindsNothing, JournalHolds, MarkIsNeverAhea
 from tests.sim.about_fleet import EqualShares, OneActs, ReplacedCommitsNothing, TakenOver
 from tests.sim.about_hands import ClosuresEnd, TapsAreRows
 from tests.sim.about_orders import Cooldown, EachIsPolled, OnlyDelivered, StoredBeforeAcknowledged
+from tests.sim.about_problems import ProblemsAreShown
 from tests.sim.about_restores import OlderCopyIsReported, StoredAgain
 from tests.sim.about_rows import LaneOrder, LookedUpFirst, MayBeSent, RowsEnd
 from tests.sim.about_tables import (
@@ -31,7 +32,7 @@ WATCHING: dict[str, tuple[type[Judge], ...]] = {
     "4": (RowsEnd, Waits, IsSentSoon, Verdicts, AuditFindsNothing),
     "6": (Verdicts, LookedUpFirst, MayBeSent, Waits, AuditFindsNothing),
     "7": (FaultsStayApart, QuarantineCounts),
-    "8": (FailuresAreLogged, ProblemsAreLogged),
+    "8": (FailuresAreLogged, ProblemsAreLogged, ProblemsAreShown),
     "9": (NothingLeaks,),
     "login": (TokensInTime,),
     "contract": (ColumnsAreRight, AutoAccepts, ViewsAreRight, ReferenceIsRead, RetentionKeeps),

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import re
 from collections.abc import Awaitable, Callable
 from contextvars import Context
@@ -57,6 +58,7 @@ class Call:
     row: int | None = None  # of the outbox
     documents: dict[str, Document] = field(default_factory=dict)  # of a list: its documents by order
     bad: list[Document] = field(default_factory=list)  # and those without a usable key
+    is_cut: bool = False  # the service may have more orders than it lists
     token: str = ""
     said: str = ""  # the answer's meaning by docs/interface.md: ok, no, unauthorized, wait, failed, unknown
     data: Any = None  # of a good answer: its word; of a menu: the foods' statuses
@@ -137,6 +139,7 @@ class Service:
             listed = list(documents_in(response.content))
             call.documents = furthest(listed, self._sim.settings.marketplace.needs_payment_status_id)
             call.bad = [document for document in listed if document.key is None]
+            call.is_cut = len(listed) >= (self._sim.world.options.list_limit or math.inf)
         lists = ",".join(f"{key[:8]}:{document.status}" for key, document in call.documents.items()) or None
         facts = {"effect": call.reached.effect or None, "status": call.reached.status_after, "lists": lists}
         self._sim.trace.note("service", f"#{call.number} {call.operation}", http=response.status_code, **facts)

@@ -33,8 +33,7 @@ NOT_SIMULATED = {
     # The disk has room and can be written; so can the journal.
     *(Code.NOT_DURABLE, Code.DATABASE_FULL, Code.DATABASE_READ_ONLY, Code.DATABASE_SLOW),
     *(Code.WAL_LARGE, Code.VIEW_BROKEN, Code.JOURNAL_NOT_WRITTEN, Code.ACCOUNT_UNREADABLE),
-    # Each account has a restaurant, and each list is whole.
-    *(Code.NO_RESTAURANT, Code.LIST_FULL),
+    Code.NO_RESTAURANT,  # each account has one
 }
 # How a row ends: state, code, known_by. First the ends without a request, then those by an answer, a status or a poll.
 # The daemon sends only ids that it has read, so that missing_field and bad_url_id cannot be answered.

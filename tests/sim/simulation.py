@@ -506,6 +506,7 @@ def _settings_of(plan: Plan, path: Path) -> config.Settings:
     changes: dict[str, Any] = {
         "needs_payment_status_id": 7 if plan.seed % 2 else None,
         "cooldown_scope": plan.configured_scope,
+        "list_limit": dict(plan.options).get("list_limit"),
         "orders": {"retention_days": plan.retention_days} | journal,
     }
     if plan.hands:
