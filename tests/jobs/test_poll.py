@@ -129,21 +129,6 @@ async def test_an_acknowledgement_without_an_answer_keeps_only_its_own_lane(shop
     assert shop.row(held)["state"] == "done"
 
 
-async def test_a_list_made_before_our_action_and_read_after_it_does_not_overwrite_it(shop: Shop):
-    order = await shop.taken_in()
-    order.acknowledged = False
-    order.placed["note"] = "changed"
-
-    shop.line.when_answered("get_current", lambda: shop.acted("accept", order))
-    polled = await shop.poll()
-    stored = shop.order(order)
-    assert (polled.delivered, polled.withheld, polled.acknowledged) == (1, 1, 0)
-    assert (stored["status_id"], stored["service_status_id"], stored["note"]) == (2, 2, "changed")
-    assert stored["payload_hash"] is None
-    assert (len(shop.calls("acknowledge")), (await shop.poll()).acknowledged) == (1, 1)
-    assert [known.status_id for known in order.acknowledgements] == [1, 2]
-
-
 @pytest.mark.parametrize("bad", [
     pytest.param({"payment_key": "nonsense"}, id="no uuid"), pytest.param({"id": 1, "note": "no key"}, id="no key"),
     pytest.param(17, id="no object"), pytest.param(b'{"id": 1, "payment_key": }', id="no json"),
@@ -281,15 +266,6 @@ async def test_a_clock_that_jumps_breaks_no_cooldown_and_blocks_no_longer_than_t
         assert len(shop.calls("get_current")) == 1
     assert 30 <= shop.clock.monotonic() - started <= 20 + 2 * SLOT_S
     assert {call.http_status for call in shop.calls("get_current")} == {200}
-
-
-async def test_an_account_can_accept_automatically(open_shop):
-    shop = await open_shop(auto_accept_minutes=20)
-    order, scheduled = await shop.taken_in(), await shop.taken_in(scheduled_date="2026-03-02 18:00:00")
-    rows = shop.rows("SELECT preparing_time, request_id FROM delivery_actions")
-    assert rows == [{"preparing_time": 20, "request_id": f"auto:{order.key}"}]
-    await shop.drain()
-    assert (order.preparing_time, scheduled.preparing_time) == (20, None)
 
 
 async def test_the_marketplaces_text_is_stored_in_detail_and_not_logged(shop: Shop):

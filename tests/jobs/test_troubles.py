@@ -1,10 +1,8 @@
 """Failures that once harmed more than the order, row or account concerned."""
 
 import asyncio
-import contextlib
 
 import pytest
-from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 from tests.jobs.shop import Shop, database_error, listing, raising
 
@@ -62,19 +60,6 @@ async def test_a_lost_token_row_loses_no_outcome(shop: Shop, monkeypatch: pytest
     assert shop.end(row) == ("done", None, "answer")
 
 
-async def test_an_ok_that_could_not_be_noted_is_noted_at_the_next_poll(shop: Shop):
-    order = shop.place()
-    shop.line.when_answered("acknowledge", lambda: shop.till.execute("BEGIN IMMEDIATE"))
-    with capture_logs() as logs, contextlib.suppress(OperationalError):
-        await shop.poll()
-    shop.till.execute("ROLLBACK")
-    assert "database.mark_failed" in [line["event"] for line in logs]
-    assert (order.acknowledged, shop.order(order)["acknowledged_status_id"]) == (True, None)
-    await asyncio.sleep(60)
-    assert (await shop.poll()).delivered == 0
-    assert (shop.order(order)["acknowledged_status_id"], shop.story(order)) == (1, ["received", "acknowledged"])
-
-
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """While it is not empty, no OK can be noted."""
@@ -90,13 +75,16 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def test_all_oks_that_could_not_be_noted_at_several_polls_are_noted(shop: Shop, held: list[str]):
-    first = shop.place()
-    await shop.poll()
-    second = shop.place()
-    await shop.poll()
+    placed = []
+    with capture_logs() as logs:
+        for _ in range(2):
+            placed.append(shop.place())
+            await shop.poll()
+    assert "database.mark_failed" in [line["event"] for line in logs]
+    assert [shop.order(one)["acknowledged_status_id"] for one in placed] == [None, None]
     held.clear()
-    await shop.poll()
-    assert [shop.order(one)["acknowledged_status_id"] for one in (first, second)] == [1, 1]
+    assert (await shop.poll()).delivered == 0
+    assert [shop.order(one)["acknowledged_status_id"] for one in placed] == [1, 1]
 
 
 async def test_an_ok_noted_late_does_not_replace_a_newer_one(shop: Shop, held: list[str]):

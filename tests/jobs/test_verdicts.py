@@ -147,20 +147,6 @@ async def test_a_row_in_doubt_waits_for_its_check(shop: Shop, open_shop, check: 
     assert (shop.end(row), len(shop.calls("accept"))) == (("done", None, "poll"), 1)
 
 
-@pytest.mark.parametrize("statuses", [(), (16, 1)], ids=["it lacks the order", "it shows the order"])
-async def test_a_list_from_before_the_request_proves_nothing(shop: Shop, statuses: tuple[int, ...]):
-    row = shop.act("accept", order := await shop.taken_in())
-    for status in statuses:
-        shop.world.change_status(order.key, status)
-    shop.world.faults.add(Fault.drop("accept", when=When.AFTER))
-    shop.line.when_answered("get_current", shop.drain)
-    await shop.poll()
-    await shop.drain()
-    assert (shop.row(row)["state"], len(shop.calls("accept"))) == ("sending", 1)
-    await shop.poll()
-    assert (shop.end(row), len(shop.calls("accept"))) == (("done", None, "poll"), 1)
-
-
 async def test_one_list_ends_all_rows_in_doubt_of_its_account(shop: Shop):
     rows = [await asked(shop, "accept") for _ in range(3)]
     for _ in rows:
@@ -188,18 +174,6 @@ async def test_a_poll_that_never_leaves_extends_no_row(shop: Shop, open_shop):
     await shop.drain()  # it waits for the first poll
     await shop.verdict(row, within_s=301)
     assert shop.end(row)[:2] == ("failed", "outcome_unknown")
-
-
-async def test_a_cancelled_order_ends_its_other_rows(shop: Shop):
-    order = await shop.taken_in()
-    shop.world.faults.add(Fault(operation="accept", status=500, times=None))
-    rows = [shop.act("accept", order), shop.act("on_the_way", order), shop.act("complete", order)]
-    await shop.drain()
-    shop.world.cancel_by_customer(order.key)
-    await shop.poll()
-    await shop.drain()
-    assert [shop.end(row)[:2] for row in rows] == [("refused", "order_cancelled")] * 3
-    assert (shop.order(order)["ended_by"], shop.calls("complete")) == ("cancelled", [])
 
 
 async def test_a_failure_of_ours_in_one_row_harms_no_other(shop: Shop, monkeypatch: pytest.MonkeyPatch):

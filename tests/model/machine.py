@@ -38,23 +38,11 @@ from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.outcome_writer import Claim, Result
-from orderbridge.model import (
-    CANCELED,
-    COMPLETE_WITH_PAYMENT,
-    CONFIRMED,
-    IN_DELIVERY,
-    RECEIVED,
-    Action,
-    ActionState,
-    Attempt,
-    Differs,
-    Document,
-    Order,
-    OutboxRow,
-    Outcome,
-    Stored,
-    Verdict,
-)
+
+from orderbridge.model import (  # isort: skip
+    CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DELIVERY, RECEIVED, Action, ActionState, Attempt, Differs, Document,
+    Order, OutboxRow, Outcome, Stored, Verdict,
+)  # fmt: skip
 from orderbridge.rules.deliveries import Sorted
 from orderbridge.rules.lifecycle import Statuses
 from orderbridge.rules.outbox_rows import Standing, order_lane

@@ -165,14 +165,6 @@ def test_more_than_twenty_accounts_stay_as_they_are_and_only_the_alarm_is_raised
     assert len(town.cooldowns.in_turn("f1")) == 20
 
 
-@pytest.mark.parametrize("applications", ["x", "xx", "xxxxx", "abcde", "x" * 60])
-def test_accounts_with_a_cooldown_each_are_polled_at_their_own_pace(applications: str):
-    town = Town(members(*applications), CREDENTIAL)
-    town.run(HOUR_S)
-    assert (town.found, town.limited(0.0)) == ([], 0)
-    assert max(town.gaps(COOLDOWN_S, HOUR_S).values()) < COOLDOWN_S + 1
-
-
 @pytest.mark.parametrize("every_s", [20.0, 30.0, 45.0, 70.0])
 @pytest.mark.parametrize("applications", ["x", "xxx", "xxxxx"])
 def test_another_user_of_one_credential_delays_no_other_account(applications: str, every_s: float):

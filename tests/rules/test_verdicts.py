@@ -7,7 +7,7 @@ from tests.rules.builders import NOW, row, shown_as, stored
 
 from orderbridge.model import Action, ActionState, EndedBy, KnownBy, LastChange, NewStatus, Verdict
 from orderbridge.rules.lifecycle import Statuses, doubts_status, new_status
-from orderbridge.rules.outbox_rows import is_alarm, wrong_argument
+from orderbridge.rules.outbox_rows import is_alarm
 from orderbridge.rules.retry import AwaitPoll, Decision, RetryAt
 
 DONE, REFUSED, FAILED, EXPIRED = ActionState.DONE, ActionState.REFUSED, ActionState.FAILED, ActionState.EXPIRED
@@ -55,14 +55,3 @@ def test_an_unanswered_order_and_an_unknown_outcome_are_alarms(action: Action) -
     alarms = [state for state in ActionState if is_alarm(row(action), Verdict(state, "service_error"))]
     assert alarms == ([FAILED, EXPIRED] if action == Action.ACCEPT else [])
     assert is_alarm(row(action), UNKNOWN) == (action in {Action.ACCEPT, Action.ON_THE_WAY})
-
-
-@pytest.mark.parametrize("action, columns, expected", [
-    (Action.ACCEPT, {"preparing_time": None}, ("preparing_time", "missing")),
-    (Action.ACCEPT, {"preparing_time": 0}, ("preparing_time", "out_of_range")),
-    (Action.ACCEPT, {"preparing_time": "soon"}, ("preparing_time", "no_number")),
-    (Action.CANCEL, {"payment_key": ""}, ("payment_key", "missing")),
-    (Action.OPEN_RESTAURANT, {}, ("state", "not_empty")),
-], ids=str)  # fmt: skip
-def test_the_cashier_reads_which_argument_is_wrong(action, columns, expected) -> None:
-    assert wrong_argument(row(action, **columns)) == expected

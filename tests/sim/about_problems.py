@@ -2,6 +2,7 @@
 
 import sqlite3
 
+from tests.sim.about_trouble import LOOKS_S
 from tests.sim.bounds import ALARMS, LATE_S, MINUTE
 from tests.sim.judge import Judge
 from tests.sim.plan import LOUD_HEALTH_S, QUIET_HEALTH_S
@@ -9,7 +10,6 @@ from tests.sim.plan import LOUD_HEALTH_S, QUIET_HEALTH_S
 from orderbridge.jobs.problem_table import SIGN_S
 from orderbridge.rules.problems import Code
 
-LOOKS_S = MINUTE  # a slow disk, and the judge's own interval of half a minute
 # The log keeps the problems open that these suppress.
 SUPPRESS = {code.value for code in Code if code.kind.cause is not None} | {"contents_outdated", "not_durable"}
 SHOWN = "SELECT code, subject, account, severity FROM delivery_problems"

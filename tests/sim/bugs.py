@@ -47,40 +47,21 @@ from orderbridge.marketplace.client import Client
 from orderbridge.marketplace.session import Session
 from orderbridge.model import Action, ActionState, Attempt, Differs, KnownBy, LastChange, Outcome, Verdict
 from orderbridge.net.http import Answer, Wire
-from orderbridge.rules import (
-    closures,
-    deliveries,
-    health,
-    lifecycle,
-    outbox_rows,
-    poll_ends,
-    problems,
-    retry,
-    tokens,
-)
+
+from orderbridge.rules import (  # isort: skip
+    closures, deliveries, health, lifecycle, outbox_rows, poll_ends, problems, retry, tokens,
+)  # fmt: skip
 from orderbridge.rules.closures import Step
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.lifecycle import Statuses
 from orderbridge.rules.outbox_rows import Cause, Standing
 from orderbridge.rules.problems import Code
 from orderbridge.rules.queue import AccountQueues, Queue
-from orderbridge.store import (
-    accounts,
-    actions,
-    foods,
-    high_water,
-    journal,
-    order_times,
-    orders,
-    problem_queries,
-    problem_rows,
-    quarantine,
-    reference,
-    retention,
-    rows,
-    tables,
-    unfinished,
-)
+
+from orderbridge.store import (  # isort: skip
+    accounts, actions, foods, high_water, journal, order_times, orders, problem_queries, problem_rows, quarantine,
+    reference, retention, rows, tables, unfinished,
+)  # fmt: skip
 from orderbridge.store import closures as store_closures
 from orderbridge.store.accounts import Vault
 from orderbridge.store.dialects import sqlite, sqlite_checks
@@ -428,9 +409,6 @@ bugs(
         REFUSED),
     a_row_fails_while_the_login_is_refused=(
         *decided(Outcome.NOT_SENT, lambda _, __, last, ___: Verdict(ActionState.FAILED, last.code)), LOST),
-    a_429_is_not_waited_out=(
-        *decided(Outcome.RATE_LIMITED, lambda made, _, __, now: retry.RetryAt(now + timedelta(seconds=2), made.code)),
-        WAITING),
 )  # fmt: skip
 
 
@@ -476,12 +454,6 @@ def a_withdraw_between_reading_and_claiming_is_not_seen(true: Any, *of: Any) -> 
 def an_end_is_taken_back(true: Any, tx: Any, ends: Any, now: Any) -> Any:
     tx.execute(update(tables.actions).where(tables.actions.c.state == "refused").values(state="failed"))
     return true(tx, ends, now)
-
-
-@bug("6", lifecycle.may_send, 1004)
-def a_status_that_does_not_fit_is_refused(true: Any, action: Action, stored: Any) -> Any:
-    misfit = stored is not None and action == Action.COMPLETE and stored.service_status_id == 1
-    return lifecycle.Refusal("order_cancelled") if misfit else true(action, stored)
 
 
 bugs(
@@ -621,13 +593,6 @@ def retention_keeps_the_notes_of_the_lines(true: Any, tx: Any, keys: Any, **how:
     blanked = true(tx, keys, **how)
     tx.execute(update(tables.items).where(tables.items.c.payment_key.in_(blanked)).values(note="kept"))
     return blanked
-
-
-@bug("contract", orders.update_delivered, WAITING)
-def the_column_of_the_till_is_written(true: Any, tx: Any, known: Any, *rest: Any) -> None:
-    true(tx, known, *rest)
-    mine = tables.orders.c.payment_key == known.payment_key
-    tx.execute(update(tables.orders).where(mine).values(pos_revision=0))
 
 
 class _Forgetful:

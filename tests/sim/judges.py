@@ -8,14 +8,10 @@ from tests.sim.about_orders import Cooldown, EachIsPolled, OnlyDelivered, Stored
 from tests.sim.about_problems import ProblemsAreShown
 from tests.sim.about_restores import OlderCopyIsReported, StoredAgain
 from tests.sim.about_rows import LaneOrder, LookedUpFirst, MayBeSent, RowsEnd
-from tests.sim.about_tables import (
-    AutoAccepts,
-    ListsAreStored,
-    PollsAreWritten,
-    QuarantineCounts,
-    ReferenceIsRead,
-    ViewsAreRight,
-)
+
+from tests.sim.about_tables import (  # isort: skip
+    AutoAccepts, ListsAreStored, PollsAreWritten, QuarantineCounts, ReferenceIsRead, ViewsAreRight,
+)  # fmt: skip
 from tests.sim.about_trouble import FailuresAreLogged, FaultsStayApart, NothingLeaks, ProblemsAreLogged
 from tests.sim.about_verdicts import Verdicts
 from tests.sim.about_waits import IsSentSoon, TokensInTime, Waits

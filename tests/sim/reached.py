@@ -9,6 +9,7 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.sim.plan import RESTORES
@@ -73,52 +74,8 @@ POSSIBLE: tuple[Cell, ...] = (
 )
 # Measured: with this number of seeds of a kind, a cell stays empty by chance in one of ten million searches. A plan of
 # the kind restore has one or two of the five ways, a plan of the kind power three losses or more.
-_WITHIN = """
-squall 20
-  attempt: ok, refused; attempts of a row: 0, 1
-  end: done - answer, refused courier_not_restaurant -, superseded superseded -, withdrawn withdrawn -
-  last change: cancelled, ended; order ended by: cancelled, completed; problem: unanswered
-squall 50
-  attempt: unknown; attempts of a row: 2
-  end: done - poll, done already poll, refused order_not_found answer, refused refused answer; last change: new, status
-  problem: line_timeout, poll_failing; restart: after a crash
-squall 100
-  attempt: service_failed; attempts of a row: 3
-  end: failed outcome_unknown poll, refused account_needed -, refused bad_arguments -, refused food_not_found answer
-  end: refused order_cancelled -
-  last change: contents; order ended by: silence; problem: cooldown_taken, outcome_unknown, quarantined, unreachable
-  restart: take-over by the one that waited
-squall 200
-  attempt: rate_limited; attempts of a row: 4
-  end: expired expired -, failed outcome_unknown -, refused order_cancelled poll, refused order_unknown -
-  hand: actions retry; quarantine: payment_key_invalid
-squall 500
-  attempt: unauthorized; end: done - refusal, refused restaurant_not_found answer
-  problem: accept_failed, cooldown_shared, learned_otherwise, line_refused, login_refused, not_acknowledged
-  problem: timezone_wrong
-  quarantine: database_refused, payment_key_missing
-squall 1000
-  end: done - status, expired not_permitted -, refused order_completed -, refused restaurant_unknown -
-  hand: quarantine retry; problem: credentials_shared, not_written, undecided
-hands 100
-  closure: ended; hand: actions withdraw, board pair; tap: deactivate_food
-hands 500
-  hand: actions retry, quarantine retry, replay; tap: cancel
-restore 100
-  older copy put back: by_command, without_a_wal, beside_a_wal, with_its_wal, under_the_daemon, noticed
-  hand: db confirm-restore, db replay
-power 50
-  restart: after a loss of power
-fleet 20
-  attempt: ok, refused; attempts of a row: 0, 1; end: done - answer, refused courier_not_restaurant -
-  last change: cancelled, ended, status; order ended by: cancelled, completed; problem: writes_fenced
-  restart: after a crash
-fleet 50
-  attempt: unknown; end: refused bad_arguments -, superseded superseded -; last change: new
-  problem: database_failing, poll_failing
-fleet 100
-  attempts of a row: 2; end: done already poll, withdrawn withdrawn -; problem: line_timeout; restart: after a stop
-"""
+# The table has for each kind and number of seeds what they must reach.
+_WITHIN = Path(__file__).with_name("reached.txt").read_text()
 
 
 def _within(text: str) -> dict[str, dict[int, tuple[Cell, ...]]]:

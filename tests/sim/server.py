@@ -24,19 +24,10 @@ from tests.sim.plan import Crashed
 
 from orderbridge.store.dialects.postgresql_sessions import LIMITS
 from orderbridge_fleet import advisory_locks
-from orderbridge_fleet.advisory_locks import (
-    BUCKET,
-    BUCKETS,
-    CALL_S,
-    COUNT,
-    LOCK_S,
-    OURSELVES,
-    REPLICA,
-    REPLICAS,
-    SILENT_S,
-    STUCK_S,
-    Row,
-)
+
+from orderbridge_fleet.advisory_locks import (  # isort: skip
+    BUCKET, BUCKETS, CALL_S, COUNT, LOCK_S, OURSELVES, REPLICA, REPLICAS, SILENT_S, STUCK_S, Row,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from tests.sim.life import Life

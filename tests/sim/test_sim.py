@@ -64,10 +64,6 @@ def test_every_promise_is_kept(play, kind: str, seed: int, fault: str):
     assert not fault or sim.trace.faults[fault] > 0
 
 
-def test_tablets_tap(play):
-    assert any("tablet=one" in line for line in play(7003, "hands").trace.lines)
-
-
 @pytest.mark.parametrize("seed", [3, 4])  # one cooldown for an address, and for an application
 def test_every_account_of_a_shared_cooldown_is_polled(play, seed: int):
     sim = play(seed, "crowd")

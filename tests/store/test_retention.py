@@ -5,19 +5,10 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from tests.store.samples import (
-    KEY,
-    NOW,
-    NOW_TEXT,
-    OTHER,
-    key,
-    order_row,
-    put,
-    put_action,
-    put_document,
-    put_order,
-    rows,
-)
+
+from tests.store.samples import (  # isort: skip
+    KEY, NOW, NOW_TEXT, OTHER, key, order_row, put, put_action, put_document, put_order, rows,
+)  # fmt: skip
 
 from orderbridge.document import Facts, columns_of
 from orderbridge.store import quarantine, retention
