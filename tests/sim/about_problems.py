@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from tests.sim.about_trouble import LOOKS_S
+from tests.sim.about_trouble import LOOKS_S, Key
 from tests.sim.bounds import ALARMS, LATE_S, MINUTE
 from tests.sim.judge import Judge
 from tests.sim.plan import LOUD_HEALTH_S, QUIET_HEALTH_S
@@ -13,9 +13,6 @@ from orderbridge.rules.problems import Code
 # The log keeps the problems open that these suppress.
 SUPPRESS = {code.value for code in Code if code.kind.cause is not None} | {"contents_outdated", "not_durable"}
 SHOWN = "SELECT code, subject, account, severity FROM delivery_problems"
-LAMPS = "SELECT account, lamp, code FROM delivery_lamps"
-
-Key = tuple[str, str]  # code, subject
 
 
 class ProblemsAreShown(Judge):
@@ -44,7 +41,7 @@ class ProblemsAreShown(Judge):
                 self.broken(f"the daemon works, and its last sign of life is of {seen[0]}")
 
     def _check_lamps(self, rows: list[sqlite3.Row], *, quiet: bool) -> None:
-        lamps = {row["account"]: row for row in self.rows(LAMPS)}
+        lamps = {row["account"]: row for row in self.rows("SELECT account, lamp, code FROM delivery_lamps")}
         if quiet and (lacking := set(self.sim.plan.accounts) - self.sim.taken_out - lamps.keys()):
             self.broken(f"delivery_lamps lacks {lacking}")
         for name, lamp in lamps.items():

@@ -88,9 +88,7 @@ HANGS = "the_service_hangs_for_one_of_two_accounts"
 LONG_LIST = "a_list_longer_than_one_question_shows_orders_in_doubt"
 LOST = "a_complete_is_lost_and_no_list_tells_of_it"
 REFUSED = "a_cancel_is_refused_beside_a_complete_of_ours"
-SHARED = "an_order_is_listed_for_two_accounts"
 SHOWN_AGAIN = "an_order_is_shown_again_as_it_was_and_then_never_again"
-CANCELLED = "a_customer_cancels_while_a_complete_is_in_doubt"
 KEYLESS = "a_list_shows_an_order_in_doubt_without_its_key"
 ON_ITS_WAY = "an_accept_in_doubt_may_be_sent_again_while_a_list_is_on_its_way"
 PARTS = "a_list_is_too_large_and_comes_in_parts"
@@ -100,15 +98,10 @@ LIST_BEFORE = "a_list_from_before_two_accepts_lacks_one_of_their_orders"
 NO_LIST = "no_list_is_ever_good"
 OK_LATE = "a_row_is_written_before_an_ok_is_noted"
 RETRIED = "a_row_is_retried_while_a_newer_one_is_in_doubt"
-OUTAGE = "no_list_comes_for_minutes_while_an_order_is_open"
 TOKEN_ENDS = "a_row_is_written_just_before_a_token_expires"
-ENDS_LOST = "two_orders_end_and_both_answers_are_lost"
-BY_HAND = "refused_orders_change_and_are_stored_by_hand"
 UNSHOWN = "nothing_shows_what_became_of_some_requests"
 MUCH_FAILS = "much_is_refused_given_up_or_late"
-CUT = "a_list_is_cut_before_an_order_in_doubt"
 FULL = "documents_without_a_key_fill_the_list"
-UNHEARD = "acknowledgements_fail_for_minutes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +230,7 @@ bugs(
     one_of_the_changed_orders_is_left_out=(
         deliveries.sort, made_otherwise(lambda made: replace(made, changed=made.changed[1:])), LOST),
     a_document_that_is_no_order_is_forgotten=(quarantine.keep, always(result=False), 1003),
-    an_order_of_another_account_is_not_told=(*muted("order.foreign_delivery"), SHARED),
+    an_order_of_another_account_is_not_told=(*muted("order.foreign_delivery"), "an_order_is_listed_for_two_accounts"),
 )  # fmt: skip
 
 
@@ -345,14 +338,14 @@ bugs(
         lambda true, documents, **how: true([one for one in documents if one.payment_key is not None], **how), KEYLESS),
     a_list_of_one_status_is_whole=(
         deliveries.is_whole, lambda true, documents, **how: true(documents, **how | {"asked": None}), PARTS),
-    a_cut_list_is_whole=(deliveries.is_cut, always(result=False), CUT),
+    a_cut_list_is_whole=(deliveries.is_cut, always(result=False), "a_list_is_cut_before_an_order_in_doubt"),
     a_row_is_sent_again_while_a_list_is_on_its_way=(
         (Outbox, "_may_leave"), lambda _, outbox, entry: outbox._lanes.take(entry.lane), ON_ITS_WAY),
     a_cancelled_order_is_not_seen_by_a_row_in_doubt=(
         retry.after_poll,
         lambda true, action, history, order, seen, **how: true(
             action, history, order, 99 if seen == 6 and action != Action.CANCEL else seen, **how),
-        CANCELLED),
+        "a_customer_cancels_while_a_complete_is_in_doubt"),
 )  # fmt: skip
 bugs(
     "6",
@@ -366,7 +359,7 @@ bugs(
         (Lanes, "end_poll"), lambda true, self, began: (true(self, began), self._used.clear())[0], LIST_BEFORE),
     an_end_of_another_order_counts=(
         actions.ends, lambda true, tx, keys: {(key, action) for key in keys for _, action in true(tx, keys)},
-        ENDS_LOST),
+        "two_orders_end_and_both_answers_are_lost"),
     a_fifth_request=(retry.counted, made_otherwise(lambda made: made - 1), CRASH),
     a_502_is_a_plain_failure=(
         (answers, "_STATUSES"), {code: kind for code, kind in answers._STATUSES.items() if code != 502}, FAILURES),
@@ -478,7 +471,7 @@ bugs(
         UNSHOWN),
     orders_that_are_not_acknowledged_are_no_problem=(
         problem_queries.rows, lambda true, tx, kind, *of: [] if kind == "not_acknowledged" else true(tx, kind, *of),
-        UNHEARD),
+        "acknowledgements_fail_for_minutes"),
     a_till_still_reads_a_problem_that_is_over=(
         problem_rows.rewrite,
         lambda true, *of: true(*of[:-1], {key: row for key, row in of[-1].items() if row is not None}), FAILURES),
@@ -560,9 +553,9 @@ bugs(
     a_doubt_never_goes=(lifecycle.without_doubt, lambda _, problem: problem, 1007),
     an_outage_counts_as_listening=(
         poll_ends.listened, lambda _, until, answered, __: (answered, 0 if until is None else int(answered - until)),
-        OUTAGE),
+        "no_list_comes_for_minutes_while_an_order_is_open"),
     silence_ends_nothing=(order_times.silent, always([]), SHOWN_AGAIN),
-    of_kept_documents_the_time_alone_decides=((reimport, "ENDS"), {}, BY_HAND),
+    of_kept_documents_the_time_alone_decides=((reimport, "ENDS"), {}, "refused_orders_change_and_are_stored_by_hand"),
     the_lane_is_free_before_its_ok_is_noted=((Acknowledger, "acknowledge"), free_at_the_ok, OK_LATE),
     an_ok_is_not_noted=(orders.mark_acknowledged, nothing, SHOWN_AGAIN),
     an_ok_that_could_not_be_noted_is_forgotten=((Acknowledger, "mark_late"), idle, MUCH_FAILS),
