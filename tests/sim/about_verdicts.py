@@ -86,8 +86,8 @@ class Verdicts(Judge):
             for poll in polls:
                 is_stored = not any(poll.ended_at <= at < poll.ended_at + CLAIM_S for at in self._crashes)
                 known = is_stored and poll.ended_at < call.left_at - CLAIM_S
-                if known and poll.delivered.get(call.argument) in {CANCELED, *PROVED_BY[call.operation]}:
-                    shown = poll.delivered[call.argument]
+                shown = poll.documents[call.argument].status if call.argument in poll.documents else None
+                if known and shown in {CANCELED, *PROVED_BY[call.operation]}:
                     self.broken(f"#{call.number} is sent again, and #{poll.number} had shown its order in {shown}")
         if call.operation not in RESTAURANT_OPERATIONS or not before or before[-1].outcome != "unknown":
             return
