@@ -175,13 +175,6 @@ def test_another_user_of_one_credential_delays_no_other_account(applications: st
     assert max(others.values(), default=0.0) < COOLDOWN_S + 1
 
 
-def test_a_429_begins_the_cooldown_of_its_whole_group():
-    cooldowns = Town(members(*"xx"), APPLICATION, configured=CooldownScope.APPLICATION).cooldowns
-    cooldowns.sent("f0", 0.0)
-    cooldowns.ended("f0", Ended.LIMITED, 1.0)
-    assert cooldowns.wait("f1", 1.0) >= COOLDOWN_S
-
-
 def test_one_of_a_group_that_is_not_polled_for_a_while_does_not_stop_the_others():
     town = Town(members(*"xxxxx"), APPLICATION, configured=CooldownScope.APPLICATION)
     town.run(400.0)
