@@ -150,7 +150,7 @@ class Service:
             if self._next is None:  # else a reload came first, and this one ends at once
                 self._called.clear()
             try:
-                if await self._may_work(await self._leader_of(daemon)):
+                if await self._may_work(daemon):
                     await self._work(daemon)
             except Fenced:  # start again, like after a kill
                 await self._drop_leader()
@@ -195,9 +195,9 @@ class Service:
             with contextlib.suppress(NoThread):  # then it ends with the process
                 await detached(leader.close)
 
-    async def _may_work(self, leader: RightToWork) -> bool:
+    async def _may_work(self, daemon: Daemon) -> bool:
         """Wait for the leader lock, also while the database server is down. Returns False if a reload came first."""
-        waiting = False
+        leader, waiting = await self._leader_of(daemon), False
         while not self._called.is_set():
             try:
                 if await detached(leader.take):
@@ -208,7 +208,7 @@ class Service:
             if not waiting:
                 waiting = True
                 self._kept.begun.set()
-                _log.warning("daemon.waiting", reason=say("daemon.waiting"), by=await detached(leader.holder) or "?")
+                _log.warning("daemon.waiting", reason=say("daemon.waiting"), by=await _worker(daemon.database) or "?")
                 systemd.notify(f"{systemd.READY}\nSTATUS={say('status.waiting', self._settings.language)}")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ASK_S):
@@ -296,6 +296,14 @@ class Service:
         if self._next is not None:
             self._next.database.close()
             self._next = None
+
+
+async def _worker(database: Database) -> str | None:
+    """The host and process of the daemon that works on the database, if known."""
+    try:
+        return await detached(lambda: database.read_now(database.dialect.worker))
+    except DBAPIError:
+        return None
 
 
 def _open(settings: config.Settings) -> Database:

@@ -54,8 +54,7 @@ class Membership:
 
     def __init__(self, database: Database) -> None:
         """Raises Unusable where replicas cannot share such a database."""
-        self._engine = database.engine
-        self._worker = database.dialect.worker
+        self._url = database.engine.url
         if database.engine.driver != "psycopg":
             raise Unusable("fleet.kind", driver=f"{database.engine.name}+{database.engine.driver}")
         self._session = LockSession(database.engine.url, database.dialect.options(database.engine.url, 0.0))
@@ -94,17 +93,9 @@ class Membership:
                 self._renewed()
         return False
 
-    def holder(self) -> str | None:
-        """Host and process of the daemon that works on the database, if known."""
-        try:
-            with self._engine.connect() as connection:
-                return self._worker(connection)
-        except DBAPIError:
-            return None
-
     def serves(self, database: Database) -> bool:
         """Whether this membership is for that database."""
-        return self._engine.url == database.engine.url
+        return self._url == database.engine.url
 
     def fence(self, connection: Connection) -> None:
         """Check our epoch in a transaction before it writes. Raises Fenced if another replica may have our buckets."""

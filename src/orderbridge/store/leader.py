@@ -24,9 +24,6 @@ class RightToWork(Protocol):
     def is_lost(self) -> bool:
         """Whether another process has it."""
 
-    def holder(self) -> str | None:
-        """The host and process of its holder, if known."""
-
     def close(self) -> None:
         """Release it."""
 
@@ -37,7 +34,6 @@ class LeaderLock:
     def __init__(self, database: Database) -> None:
         self._engine = database.engine
         self._lead = database.dialect.lead
-        self._worker = database.dialect.worker
         self._file = database.file
         self._connection: Connection | None = None
         self._has_file = False
@@ -59,14 +55,6 @@ class LeaderLock:
         if self._given_back.is_set():  # by another thread meanwhile
             self._drop()
         return not taken
-
-    def holder(self) -> str | None:
-        """The host and process of its holder, if known."""
-        try:
-            with self._engine.connect() as connection:
-                return self._worker(connection)
-        except DBAPIError:
-            return None
 
     def serves(self, database: Database) -> bool:
         """Whether it is the lock of this database."""
