@@ -15,6 +15,8 @@ REOPENED = {
     1: "payload = replace(payload, '_id\":1', '_id\":6')",
     2: "payload = replace(payload, '_id\":6', '_id\":1')",
 }
+LATER = "first_seen_utc = '2026-03-02 11:00:00.000', last_seen_utc = '2026-03-02 {}:00.000'"
+FIRST_WINS = {1: Decision.TAKEN_IN, 2: Decision.SUPERSEDED}
 SECOND_WINS = {1: Decision.SUPERSEDED, 2: Decision.TAKEN_IN}
 
 
@@ -115,12 +117,15 @@ async def refused_and_cancelled(shop: Shop) -> Order:
 
 @pytest.mark.parametrize("changes, named, fates, stored", [
     ({}, 1, SECOND_WINS, ("CANCELED", "kadikoy")), ({}, 2, SECOND_WINS, ("CANCELED", "kadikoy")),
-    (OLDER_AGAIN, 2, {1: Decision.TAKEN_IN, 2: Decision.SUPERSEDED}, ("RECEIVED", "kadikoy")),
+    (OLDER_AGAIN, 2, FIRST_WINS, ("RECEIVED", "kadikoy")),
     ({2: "last_seen_utc = '2026-03-02 08:00:00.000'"}, 1, SECOND_WINS, ("CANCELED", "kadikoy")),
+    (REOPENED | {1: f"{REOPENED[1]}, {LATER.format('11:00')}"}, 1, SECOND_WINS, ("RECEIVED", "kadikoy")),
+    (OLDER_AGAIN | {1: LATER.format("09:30")}, 2, FIRST_WINS, ("RECEIVED", "kadikoy")),
     (REOPENED, 1, SECOND_WINS, ("RECEIVED", "kadikoy")),
     ({2: "account = 'besiktas'"}, 1, SECOND_WINS, ("CANCELED", "besiktas")),
-], ids=["the older", "the newer", "the older again", "a clock set back", "reopened", "of two accounts"])  # fmt: skip
-async def test_of_several_documents_the_newest_counts_and_an_end_is_final(changes, named, fates, stored, shop):
+], ids=["the older", "the newer", "the older again", "seen again after a clock was set back",
+    "first seen then", "the older again then", "reopened", "of two accounts"])  # fmt: skip
+async def test_of_several_documents_the_newest_counts(changes, named, fates, stored, shop):
     order = await refused_and_cancelled(shop)
     for row_id, change in changes.items():
         shop.till.execute(f"UPDATE delivery_quarantine SET {change} WHERE id = ?", (row_id,))

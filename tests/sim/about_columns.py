@@ -4,7 +4,6 @@ After each commit the orders that it wrote are read again. The change must be th
 or the time makes of the former values: in all columns, lines, options and events.
 """
 
-import json
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from tests.sim.bounds import listening_s
 from tests.sim.judge import IN_TIME_S, Judge, time_of
 from tests.sim.line import ORDER_OPERATIONS, TARGET, Call
 from tests.sim.plan import HOUR, LOUD_SWEEP_S, QUIET_SWEEP_S
-from tests.sim.reading import ENDS, LINE_COLUMNS, OPTION_COLUMNS, STATUS_WORDS, Document, plain, read, status_in
+from tests.sim.reading import ENDS, LINE_COLUMNS, OPTION_COLUMNS, STATUS_WORDS, Document, plain, read
 
 from orderbridge.store.retention import SLACK
 
@@ -67,6 +66,7 @@ class ColumnsAreRight(Judge):
         self._unfinished: set[int] = set()
         self._newest_row = 0
         self._answers: dict[str, Call] = {}  # by account: the latest list that came in whole
+        self._acknowledged: dict[str, str] = {}  # by order: the last document that was acknowledged
         self._oks: dict[str, list[tuple[str, int | None]]] = defaultdict(list)  # not written yet
         self._may_be_lost: set[str] = set()  # orders whose last OK the database may have refused
         self._flying: Counter[str] = Counter()
@@ -89,7 +89,9 @@ class ColumnsAreRight(Judge):
             if self._oks[call.argument] and call.argument in known and not shaky:
                 self.broken(f"#{call.number} leaves before the last OK of its order's acknowledgement is noted")
         if call.operation == "acknowledge" and call.account in self._answers:
-            self._check_acknowledged(call, self._answers[call.account].documents.get(call.argument))
+            document = self._answers[call.account].documents.get(call.argument)
+            self._acknowledged |= {} if document is None else {call.argument: document.text}
+            self._check_acknowledged(call, document)
 
     def _check_acknowledged(self, call: Call, document: Document | None) -> None:
         """What is acknowledged is stored, also if nothing had to be written."""
@@ -380,15 +382,12 @@ class ColumnsAreRight(Judge):
         self._unfinished.add(row)
 
     def released(self, key: str, kept: int) -> None:
-        """`quarantine retry` has stored it, from the newest document in quarantine."""
+        """`quarantine retry` has stored it, from a document no older than the last acknowledged one."""
         (before,) = self.rows("SELECT payload FROM delivery_quarantine WHERE id = ?", kept)
-        all_kept = self.rows("SELECT * FROM delivery_quarantine WHERE payment_key = ? AND payload > ''", key)
-        ends = {one["id"]: status_in(json.loads(one["payload"])) in ENDS for one in all_kept}
-        newest, last = max(all_kept, key=lambda one: (one["last_seen_utc"], one["id"]))["id"], max(ends)
-        if newest != last:  # the clock was set back
-            newest = max(all_kept, key=lambda one: (ends[one["id"]], one["last_seen_utc"], one["id"]))["id"]
-        if newest != kept:
-            self.broken(f"order {key} was stored from document {kept} of the quarantine, which has a newer one")
+        lists = [call.documents[key].text for call in self.sim.calls if call.is_heard and key in call.documents]
+        when = {text: number for number, text in enumerate(lists)}
+        if when[before["payload"]] < when.get(self._acknowledged.get(key, ""), -1):
+            self.broken(f"order {key} was stored from document {kept} of the quarantine, and a newer one acknowledged")
         after = self._look(key) or {}
         self._take_as_it_is(key, after)
         if after.get("payload") != before["payload"]:

@@ -555,7 +555,7 @@ bugs(
         poll_ends.listened, lambda _, until, answered, __: (answered, 0 if until is None else int(answered - until)),
         "no_list_comes_for_minutes_while_an_order_is_open"),
     silence_ends_nothing=(order_times.silent, always([]), SHOWN_AGAIN),
-    of_kept_documents_the_time_alone_decides=((reimport, "ENDS"), {}, "refused_orders_change_and_are_stored_by_hand"),
+    of_kept_documents_the_time_alone_decides=(reimport.in_order, lambda _, kept: kept, "refused_orders_change_and_are_stored_by_hand"),
     the_lane_is_free_before_its_ok_is_noted=((Acknowledger, "acknowledge"), free_at_the_ok, OK_LATE),
     an_ok_is_not_noted=(orders.mark_acknowledged, nothing, SHOWN_AGAIN),
     an_ok_that_could_not_be_noted_is_forgotten=((Acknowledger, "mark_late"), idle, MUCH_FAILS),

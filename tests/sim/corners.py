@@ -433,14 +433,16 @@ async def a_row_is_retried_while_a_newer_one_is_in_doubt(script: Script) -> None
 
 @corner(seconds=6 * MINUTE, jumps=((70.0, -7200.0),), refusing=(Span(5.0, 200.0, "new_orders"),))
 async def refused_orders_change_and_are_stored_by_hand(script: Script) -> None:
-    """One of them changes after the clock was set back."""
+    """Two of them change after the clock was set back."""
     await script.at(6.0)
-    first, second = await script.orders(2)
+    first, second, third = await script.orders(3)
     script.panel(first, 16)
     await script.acknowledged(first)
     await script.at(75.0)
     script.panel(second, CANCELED)
+    script.panel(third, 16)
     await script.acknowledged(second)
+    await script.acknowledged(third)
 
 
 @corner(seconds=6 * MINUTE)

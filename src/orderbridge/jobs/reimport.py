@@ -33,7 +33,7 @@ from orderbridge.model import REPLAYED, Arrival, Document, EndedBy, Order, Store
 from orderbridge.rules import lifecycle
 from orderbridge.rules.deliveries import Lateness
 from orderbridge.rules.health import is_due
-from orderbridge.rules.lifecycle import ENDS, Statuses
+from orderbridge.rules.lifecycle import Statuses
 from orderbridge.store import journal, orders, quarantine, reference
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_refusal
@@ -210,20 +210,26 @@ class Released:
     reason: str | None = None
 
 
+def in_order(kept: Sequence[quarantine.Kept]) -> list[quarantine.Kept]:
+    """Sort an order's documents by their last deliveries, although the clock may have been set back between them.
+
+    One whose last delivery precedes the first of an earlier document was delivered after that.
+    """
+    came = {one.id: max(other.first_seen_utc for other in kept if other.id <= one.id) for one in kept}
+    return sorted(kept, key=lambda one: (one.last_seen_utc < came[one.id], one.last_seen_utc, one.id))
+
+
 def release(reimport: Reimport, row_id: int) -> list[Released]:
     """Store the order of this document by its newest quarantined document. Returns a result for each of them.
 
     Returns an empty list if the document is no longer in quarantine.
     """
-    kept = reimport.database.read_now(lambda tx: quarantine.of_order(tx, row_id))
+    kept = in_order(reimport.database.read_now(lambda tx: quarantine.of_order(tx, row_id)))
     if not kept:
         return []
-    documents = [read_stored(one.payload) for one in kept]
-    # The newest has the last time and the highest id. If they differ (the clock was set back), an end counts.
-    is_clear = kept[-1].id == max(one.id for one in kept)
-    place = max(range(len(kept)), key=lambda at: (not is_clear and documents[at].status_id in ENDS, at))
-    last = kept[-1].last_seen_utc
-    newest, document = kept.pop(place), documents[place]
+    last = max(one.last_seen_utc for one in kept)
+    newest = kept.pop()
+    document = read_stored(newest.payload)
     if document.reason is not None:
         tried = Released(newest.id, newest.payment_key, Decision.REFUSED, document.reason)
     else:
