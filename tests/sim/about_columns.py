@@ -96,7 +96,7 @@ class ColumnsAreRight(Judge):
     def _check_acknowledged(self, call: Call, document: Document | None) -> None:
         """What is acknowledged is stored, also if nothing had to be written."""
         state = self._states.get(call.argument)
-        if document is None or state is None:
+        if document is None or state is None or state["payload"] is None:
             return  # StoredBeforeAcknowledged reports this
         wanted = state | _contents(document) | {"status_id": document.status, "service_status_id": document.status}
         wanted |= {"status": self._word(document.status), "ended_by": ENDS.get(document.status or 0)}

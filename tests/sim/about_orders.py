@@ -12,16 +12,26 @@ from orderbridge.rules.cooldown import LIMITED_IN_A_ROW
 
 LATE, FINDING_OUT = 1.1, LIMITED_IN_A_ROW + 1  # cooldowns: of one round, and to find out that accounts share one
 A_MOMENT_S = 0.1
-WHOLE = (  # retention blanks ended orders; after silence, an OK to an action opens one again
-    "SELECT payment_key FROM delivery_orders WHERE payload > '' OR ended_utc IS NOT NULL OR payment_key IN"
-    " (SELECT payment_key FROM delivery_order_events WHERE event = 'ended' AND detail = 'silence')"
-)
+BLANK = "SELECT payment_key FROM delivery_orders WHERE payload IS NULL AND ended_utc IS NOT NULL"
 
 
 class StoredBeforeAcknowledged(Judge):
-    """An acknowledgement leaves only after the order and its document were committed, and they stay."""
+    """An acknowledgement leaves only after the order and its document were committed, and they stay.
+
+    Retention and `erase` blank ended orders. One of them may be open again before its document is delivered again.
+    """
 
     promise = "1"
+
+    def __init__(self) -> None:
+        self._blanked: set[str] = set()
+
+    def committed(self, name: str) -> None:
+        if name == "blank_old":
+            self.erased()
+
+    def erased(self) -> None:
+        self._blanked |= {row["payment_key"] for row in self.rows(BLANK)}
 
     def connected(self, connection: sqlite3.Connection) -> None:
         synchronous = connection.execute("PRAGMA synchronous").fetchone()[0]
@@ -38,6 +48,8 @@ class StoredBeforeAcknowledged(Judge):
             self.broken(f"#{call.number} acknowledges {order.key}, which is not stored")
         elif (answer := self.sim.lists.get(call.account)) is None or order.key not in answer.documents:
             self.broken(f"#{call.number} acknowledges {order.key}, which was not delivered")
+        elif order.key in self._blanked and any(row["payload"] is None for row in stored):
+            return
         elif not any(row["payload"] == answer.documents[order.key].text for row in [*stored, *kept]):
             self.broken(f"#{call.number} acknowledges {order.key}, whose document is not stored")
 
@@ -45,7 +57,9 @@ class StoredBeforeAcknowledged(Judge):
         acknowledged = {key for key, order in self.sim.world.orders.items() if order.acknowledgements}
         if not acknowledged:
             return
-        stored = {row["payment_key"] for row in self.rows(WHOLE)}
+        self.erased()
+        whole = "SELECT payment_key FROM delivery_orders WHERE payload > ''"
+        stored = self._blanked | {row["payment_key"] for row in self.rows(whole)}
         stored |= {row["payment_key"] for row in self.rows("SELECT payment_key FROM delivery_quarantine")}
         if lost := sorted(acknowledged - stored):
             self.broken(f"these orders were acknowledged, and their documents are lost: {lost}")
