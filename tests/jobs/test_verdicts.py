@@ -164,18 +164,6 @@ async def test_two_unresolved_ends_are_judged_by_their_own_orders(shop: Shop):
     assert (shop.end(complete), shop.end(cancel)) == (("done", None, "refusal"), ("done", None, "poll"))
 
 
-async def test_a_poll_that_never_leaves_extends_no_row(shop: Shop, open_shop):
-    row = await asked(shop, "accept")
-    shop.world.faults.add(Fault.drop("accept"))
-    await shop.drain()
-    await shop.crash()
-    await asyncio.sleep(300)
-    shop = await open_shop(secrets={"kadikoy": "mistyped"})
-    await shop.drain()  # it waits for the first poll
-    await shop.verdict(row, within_s=301)
-    assert shop.end(row)[:2] == ("failed", "outcome_unknown")
-
-
 async def test_a_failure_of_ours_in_one_row_harms_no_other(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     order, act = await shop.taken_in(), shop.account.client.act
 

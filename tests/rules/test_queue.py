@@ -219,13 +219,6 @@ def test_a_row_in_flight_at_the_end_of_its_closure_is_due_once() -> None:
     assert ended(queue) == [] and queue.due() > queue.view.now
 
 
-def test_a_closure_that_waits_until_its_end_is_reviewed_then_and_expires() -> None:
-    queue = queue_of(row(Action.CLOSE_RESTAURANT, 1, valid_until_minutes=15, created_utc=NOW))
-    assert ended(queue) == []
-    queue.view.now += timedelta(minutes=15)
-    assert ended(queue) == [1]
-
-
 def test_a_row_that_waits_is_due_at_once_when_the_clock_was_set_far_back() -> None:
     queue = queue_of(row(Action.COMPLETE, 1, next_attempt_utc=NOW + 30 * SECOND))
     assert (ended(queue), taken(queue)) == ([], [])

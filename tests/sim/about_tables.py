@@ -1,6 +1,7 @@
 """Judges the database contract (docs/design.md): tables except orders and actions, and the till's own columns."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -25,6 +26,7 @@ TAKES_S = 60.0  # the longest unit of work, while a till locks the file
 MOST_SILENT = 2  # deliveries: an acknowledgement can be lost
 LOOK_EVERY = 20  # ticks
 NEVER = "2000-01-01"
+LATE_MINUTES, PLAIN_TIME = 20, r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 KEPT = "SELECT id, times_seen, last_seen_utc, first_seen_utc FROM delivery_quarantine WHERE payload <> ''"
 
 
@@ -258,6 +260,8 @@ class AutoAccepts(Judge):
         hinder = [code for code in (order["problem"] or "").split(",") if code and "total_mismatch" not in code]
         if settings.auto_accept and order["status_id"] == 1 and not (order["scheduled_for"] or hinder):
             minutes = self._usual(order) if rule is None else rule or None
+        if order["status_id"] == 1 and not (order["scheduled_for"] or settings.jumps):
+            self._check_late(order)
         made = self.rows("SELECT * FROM delivery_actions WHERE request_id = ?", f"auto:{order['payment_key']}")
         self.sim.till.written |= {row["id"]: self.sim.now() for row in made}  # counts as the till's
         columns = ("action", "payment_key", "preparing_time", "created_by")
@@ -267,6 +271,14 @@ class AutoAccepts(Judge):
         may_lack = self.sim.technician.is_refusing or self.sim.plan.broken_disk > 0
         if found != wanted and not (may_lack and not found):
             self.broken(f"{name} of order {order['payment_key']}: its automatic accepts are {found}, expected {wanted}")
+
+    def _check_late(self, order: Any) -> None:
+        """An order that is too old when it comes is `late`. After hours its time zone may count as wrong."""
+        if re.fullmatch(PLAIN_TIME, order["ordered_at"] or ""):
+            age = time_of(order["received_utc"]) - time_of(order["ordered_at"]) + timedelta(hours=3)
+            is_late, over = "late" in (order["problem"] or "").split(","), age - timedelta(minutes=LATE_MINUTES)
+            if _seconds(TAKES_S) < abs(over) < timedelta(minutes=30) and is_late != (over > timedelta()):
+                self.broken(f"order {order['payment_key']} came {age} after its date, with {order['problem']}")
 
 
 class ViewsAreRight(Judge):

@@ -28,6 +28,8 @@ class FaultsStayApart(Judge):
     def logged(self, level: str, event: str, facts: dict[str, Any], _: str) -> None:
         if event in self.never or event.startswith(("Task exception", "Exception in callback")):
             self.broken(f"the log has {event} {facts.get('error', '')}")
+        if event == "daemon.stopped_early" and self.sim.stopping_at:
+            self.broken("nothing is in flight, and the daemon does not end in time")
 
     def tick(self) -> None:
         now, world = self.sim.now(), self.sim.world

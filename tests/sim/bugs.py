@@ -451,6 +451,7 @@ def an_end_is_taken_back(true: Any, tx: Any, ends: Any, now: Any) -> Any:
 
 bugs(
     "7",
+    a_stop_waits_for_nothing=((Outbox, "is_busy"), always(result=True), FULL),
     an_error_of_the_database_ends_the_daemon=((Outbox, "safe_cycle"), lambda _, self: self.cycle(), 1021),
     a_document_is_counted_twice=(quarantine.keep, lambda true, *of: (true(*of), true(*of))[0], 1003),
     an_order_behind_a_full_list_is_not_asked_for=(
@@ -563,6 +564,7 @@ bugs(
         order_times.start_of, lambda true, wanted, zone, _: true(wanted, zone, 30), MUCH_FAILS),
     a_list_shows_an_order_twice_and_the_last_one_counts=(
         (Statuses, "latest"), lambda _, __, documents: {d.payment_key: d for d in documents if d.payment_key}, 1007),
+    an_old_order_is_not_late=((deliveries.Lateness, "marked"), lambda _, __, order, ___: order, FULL),
     a_scheduled_order_is_accepted=(
         deliveries.accepts_itself, lambda true, order, **_: true(order, scheduled_too=True), 1003),
     the_status_of_a_restaurant_is_not_written=(reference.set_restaurant_status, nothing, 1019),

@@ -40,8 +40,8 @@ class Script:
             await self.acknowledged(key)
         return keys
 
-    def place(self, count: int = 1, scheduled: str = "") -> list[str]:
-        document = {"scheduled_date": scheduled, "courier_type": "restaurant"}
+    def place(self, count: int = 1, scheduled: str = "", **more: str) -> list[str]:
+        document = {"scheduled_date": scheduled, "courier_type": "restaurant"} | more
         orders = [self._sim.world.place_order(restaurant_id=KADIKOY, document=document) for _ in range(count)]
         for order in orders:
             self._sim.trace.note("customer", "orders", key=order.key, number=order.number)
@@ -514,11 +514,11 @@ async def a_list_is_cut_before_an_order_in_doubt(script: Script) -> None:
 
 @corner(seconds=8 * MINUTE, options=(("list_limit", 2),))
 async def documents_without_a_key_fill_the_list(script: Script) -> None:
-    """They are never acknowledged. The order behind them comes in a list of its status."""
+    """They are never acknowledged. The order behind them comes in a list of its status: late, by its own time."""
     for key in await script.orders(2):
         script.hide_key(key, hidden=True)
         script.panel(key, 16)
-    script.place()
+    script.place(date="2026-03-02 11:20:00")
     await script.rest(7.5 * MINUTE)
 
 

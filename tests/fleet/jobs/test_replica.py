@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from tests.jobs.shop import BASE_URL, FakeClock, Shop, text_of
 
 from orderbridge import config
-from orderbridge.daemon import Daemon
+from orderbridge.daemon import STOP_S, Daemon
 from orderbridge.errors import Fenced, Message
 from orderbridge.jobs import accounts_at_work
 from orderbridge.jobs.context import Kept
@@ -135,7 +135,8 @@ async def running(daemon: Daemon, for_s: float = 0.0) -> AsyncIterator[asyncio.T
         yield task
     finally:
         daemon.stop(for_good=True)
-        await task  # it ends in order, and has not ended before
+        async with asyncio.timeout(STOP_S - 5.0):  # it ends in order, and has not ended before
+            await task
 
 
 async def test_an_account_added_to_a_shared_cooldown_is_shown_with_the_others(town: Town):
