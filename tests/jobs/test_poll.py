@@ -116,19 +116,6 @@ async def test_a_noted_poll_whose_token_is_lost_meanwhile_does_not_leave_after_a
     assert shop.operations("login", "get_current") == ["login", "get_current", "login", "get_current"]
 
 
-async def test_an_acknowledgement_without_an_answer_keeps_only_its_own_lane(shop: Shop):
-    silent, answered = shop.place(), shop.place()
-    shop.world.faults.add(Fault.hang("acknowledge", argument=silent.key))
-    polling = asyncio.create_task(shop.poll())
-    await asyncio.sleep(1)
-    held, free = shop.act("accept", silent), shop.act("accept", answered)
-    await shop.drain()
-    assert (shop.row(held)["state"], shop.row(free)["state"]) == ("pending", "done")
-    await polling
-    await shop.drain()
-    assert shop.row(held)["state"] == "done"
-
-
 @pytest.mark.parametrize("bad", [
     pytest.param({"payment_key": "nonsense"}, id="no uuid"), pytest.param({"id": 1, "note": "no key"}, id="no key"),
     pytest.param(17, id="no object"), pytest.param(b'{"id": 1, "payment_key": }', id="no json"),

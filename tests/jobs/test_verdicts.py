@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from datetime import timedelta
 
 import pytest
 from structlog.testing import capture_logs
@@ -115,18 +114,6 @@ async def test_a_row_that_was_not_tried_says_what_it_waits_for(cut: set[str], co
     shop.world.accounts = accounts
     assert (await shop.verdict(later))["state"] == "done"
     assert (shop.row(later)["error_code"], shop.row(later)["error_text"]) == (None, None)
-
-
-@pytest.mark.parametrize("when", When)
-async def test_a_restaurants_status_is_requested_at_once(shop: Shop, when: When):
-    action = "open_restaurant"
-    row = await asked(shop, action)
-    shop.world.faults.add(Fault.drop(action, when=when))
-    known_by = (await shop.verdict(row))["known_by"]
-    ask = "get_restaurant_status"
-    expected = {When.BEFORE: ("answer", [action, ask, ask, action]), When.AFTER: ("status", [action, ask])}
-    assert (known_by, shop.operations(action, ask)) == expected[when]
-    assert shop.calls(ask)[0].at - shop.calls(action)[0].at <= timedelta(seconds=0.1)
 
 
 @pytest.mark.parametrize("check", ["the first poll after a start", "a poll under way"])

@@ -86,6 +86,11 @@ class ListsAreStored(Judge):
             if self._silent[key] > MOST_SILENT:
                 self.broken(f"#{answer.number} delivered {key} again, which was stored before and never acknowledged")
 
+    def finish(self) -> None:
+        kept = "SELECT payment_key FROM delivery_quarantine JOIN delivery_orders USING (payment_key, payload)"
+        for row in self.rows(f"{kept} WHERE resolved_utc IS NULL"):
+            self.broken(f"the document of order {row['payment_key']} is stored, and still in quarantine")
+
     def _check_kept(self, answer: Call, document: Document) -> None:
         query = "SELECT * FROM delivery_quarantine WHERE account = ? AND payload = ?"
         kept = self.rows(query, answer.account, document.text)
@@ -325,6 +330,7 @@ class ReferenceIsRead(Judge):
 
     def __init__(self) -> None:
         self._changed: dict[str, float] = {}  # restaurant: when we last changed it
+        self._menus: dict[str, set[str]] = {}  # by account: the foods of its last menu
 
     def leaving(self, call: Call) -> None:
         if call.operation in RESTAURANT_OPERATIONS:
@@ -333,6 +339,8 @@ class ReferenceIsRead(Judge):
     def ended(self, call: Call) -> None:
         if call.operation in RESTAURANT_OPERATIONS and call.is_heard:
             self._changed[call.argument] = self.sim.now()
+        if call.operation == "get_foods" and call.is_heard:
+            self._menus[call.account] = {food for food, _ in call.data}
 
     def tick(self) -> None:
         quiet = self.sim.quiet_s()
@@ -352,6 +360,13 @@ class ReferenceIsRead(Judge):
         for row in self.rows(f"SELECT status FROM delivery_foods {where}", account, facts["food_id"]):
             if row["status"] != wanted and not self.sim.technician.is_refusing:
                 self.broken(f"row {facts['id']} is done, and food {facts['food_id']} is {row['status']}")
+
+    def finish(self) -> None:
+        for row in self.rows("SELECT account, food_id FROM delivery_foods WHERE gone_utc IS NOT NULL"):
+            if str(row["food_id"]) in self._menus.get(row["account"], ()):
+                self.broken(
+                    f"food {row['food_id']} is on the menu of {row['account']}, and delivery_foods has it as gone"
+                )
 
     def _check_lists(self) -> None:
         self._compare("cancel_reasons", "id, reason", set(rules.CANCEL_REASONS.items()))

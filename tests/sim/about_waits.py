@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from tests.jobs.shop import COOLDOWN_S
 from tests.sim.bounds import LOOKED_UP_S, MINUTE, RETRY_WAITS_S, TRIES_A_MINUTE
 from tests.sim.judge import CLAIM_S, Judge
-from tests.sim.line import RESTAURANT_OPERATIONS, Call
+from tests.sim.line import Call
 
 from orderbridge.rules.retry import JITTER
 from orderbridge.rules.tokens import LINE_WAITS, LOGIN_WAITS, REFUSAL_WAITS, RENEW_AHEAD, VALIDITY
@@ -67,8 +67,6 @@ class Waits(Judge):
                 return after, after * LONGEST
             case "unknown" if last.operation in LOOKED_AT:
                 return 0.0, LOOKED_UP_S
-            case "unknown" if last.operation in RESTAURANT_OPERATIONS:
-                return 0.0, after * LONGEST
             case "unknown":
                 return after, after * LONGEST
             case "unauthorized" if len(before) > 1 and self._is_repeat(before[-2], last):

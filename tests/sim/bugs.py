@@ -229,6 +229,7 @@ bugs(
         deliveries.sort, made_otherwise(lambda made: replace(made, unchanged=[])), SHOWN_AGAIN),
     one_of_the_changed_orders_is_left_out=(
         deliveries.sort, made_otherwise(lambda made: replace(made, changed=made.changed[1:])), LOST),
+    a_stored_order_stays_in_quarantine=(quarantine.resolve, nothing, "refused_orders_change_and_are_stored_by_hand"),
     a_document_that_is_no_order_is_forgotten=(quarantine.keep, always(result=False), 1003),
     an_order_of_another_account_is_not_told=(*muted("order.foreign_delivery"), "an_order_is_listed_for_two_accounts"),
 )  # fmt: skip
@@ -555,6 +556,9 @@ bugs(
     an_outage_counts_as_listening=(
         poll_ends.listened, lambda _, until, answered, __: (answered, 0 if until is None else int(answered - until)),
         "no_list_comes_for_minutes_while_an_order_is_open"),
+    a_menu_lacks_the_foods_of_others=(
+        foods.mark_gone, lambda true, tx, account, **how: (true(tx, account, **how), tx.execute(update(
+            tables.foods).where(tables.foods.c.account != account).values(gone_utc=how["began"])))[0], HANGS),
     silence_ends_nothing=(order_times.silent, always([]), SHOWN_AGAIN),
     of_kept_documents_the_time_alone_decides=(reimport.in_order, lambda _, kept: kept, "refused_orders_change_and_are_stored_by_hand"),
     the_lane_is_free_before_its_ok_is_noted=((Acknowledger, "acknowledge"), free_at_the_ok, OK_LATE),
