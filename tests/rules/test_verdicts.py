@@ -6,7 +6,7 @@ import pytest
 from tests.rules.builders import NOW, row, shown_as, stored
 
 from orderbridge.model import Action, ActionState, EndedBy, KnownBy, LastChange, NewStatus, Verdict
-from orderbridge.rules.lifecycle import Statuses, doubts_status, new_status
+from orderbridge.rules.lifecycle import Statuses, new_status
 from orderbridge.rules.outbox_rows import is_alarm
 from orderbridge.rules.retry import AwaitPoll, Decision, RetryAt
 
@@ -42,12 +42,6 @@ def test_an_end_already_written_is_not_a_change() -> None:
     assert again == becomes(6, "CANCELED", None, ended_by=EndedBy.CANCELLED, problem=None)
     alive = new_status(Verdict(DONE, None, KnownBy.POLL, 16), silent, Statuses())
     assert alive == becomes(16, "IN_DELIVERY", None, ends=True, problem=None)
-
-
-def test_the_services_refusal_makes_the_stored_status_doubtful() -> None:
-    refused, waiting = Verdict(REFUSED, "order_not_found", KnownBy.ANSWER, None, 404), AwaitPoll("order_not_found")
-    others = [Verdict(REFUSED, "order_unknown"), UNKNOWN, RetryAt(NOW)]
-    assert [doubts_status(one) for one in (refused, waiting, *others)] == [True, True, False, False, False]
 
 
 @pytest.mark.parametrize("action", Action)

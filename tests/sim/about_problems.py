@@ -36,9 +36,8 @@ class ProblemsAreShown(Judge):
                 self.broken(f"only {where} has the problem {key}, since {since:.0f}")
         if quiet and not self.sim.plan.jumps:
             self._check_severity(rows, looked)
-            (seen,) = self.rows("SELECT seen_utc FROM delivery_daemon")
-            if self.seconds_since(seen[0]) > SIGN_S + looked:
-                self.broken(f"the daemon works, and its last sign of life is of {seen[0]}")
+            if self.seconds_since(seen := self.rows("SELECT seen_utc FROM delivery_daemon")[0][0]) > SIGN_S + looked:
+                self.broken(f"the daemon works, and its last sign of life is of {seen}")
 
     def _check_lamps(self, rows: list[sqlite3.Row], *, quiet: bool) -> None:
         lamps = {row["account"]: row for row in self.rows("SELECT account, lamp, code FROM delivery_lamps")}
