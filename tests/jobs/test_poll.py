@@ -87,6 +87,18 @@ async def test_an_acknowledgement_that_fails_again_is_logged_once_with_its_reaso
     assert logged == [[], [("order.not_acknowledged", order.key, "service_error")], [], []]
 
 
+async def test_a_long_list_that_cannot_be_acknowledged_is_logged_in_few_lines(shop: Shop):
+    shop.world.faults.add(Fault(operation="acknowledge", status=500, times=None))
+    for _ in range(20):
+        shop.place()
+    await shop.poll()
+    with capture_logs() as lines:
+        await shop.poll()
+    errors = [one for one in lines if one["log_level"] == "error"]
+    assert {one["event"] for one in errors} == {"order.not_acknowledged"}
+    assert [one.get("others") for one in errors] == [None] * 5 + [15]
+
+
 async def test_no_acknowledgement_leaves_later_than_ten_seconds_after_the_answer(shop: Shop):
     placed = [shop.place() for _ in range(40)]
     shop.world.faults.add(Fault.hang("acknowledge", times=None))

@@ -36,6 +36,7 @@ ACKNOWLEDGE_WITHIN_S = 8.0
 OVER_WITHIN_S = 2.0  # grace after the deadline for a login and the answer
 BETWEEN_NOTES_S = 0.2  # between commits of OKs, which would otherwise block a SQLite file half of the time
 REPEATED = 2  # consecutive failures of one order that are logged as an error
+NAMED = 5  # so many orders of a list are logged one by one, the others in one line
 
 _log = structlog.get_logger(__name__)
 
@@ -82,6 +83,7 @@ class Answer:
     acknowledging: list[asyncio.Task[None]] = field(default_factory=list)
     places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PARALLEL_ACKNOWLEDGEMENTS))
     blocked: DBAPIError | None = None
+    repeated: int = 0  # orders that could not be acknowledged again
     noting: "list[asyncio.Future[None]]" = field(default_factory=list)
 
 
@@ -151,12 +153,15 @@ class Acknowledger:
         """Count a failure. The next poll repairs it; the second in a row is logged as an error."""
         answer.counts.dropped += 1
         self._dropped[key] = self._dropped.get(key, 0) + 1
-        log = self._log.error if self._dropped[key] == REPEATED else self._log.debug
+        answer.repeated += self._dropped[key] == REPEATED
+        log = self._log.error if self._dropped[key] == REPEATED and answer.repeated <= NAMED else self._log.debug
         log("order.not_acknowledged", payment_key=key, code=code)
 
     async def finish(self, answer: Answer) -> None:
         """Wait until all are answered or dropped. None is cancelled, because it may still have its effect."""
         await asyncio.gather(*answer.acknowledging, return_exceptions=True)
+        if (others := answer.repeated - NAMED) > 0:
+            self._log.error("order.not_acknowledged", others=others)
         self._marks.flush()  # no more OKs will come
         await asyncio.gather(*answer.noting, return_exceptions=True)
         self._dropped = {key: times for key, times in self._dropped.items() if key in answer.good}
