@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
-from tests.databases import MARIADB, SERVERS, only
+from tests.databases import MARIADB, POSTGRESQL, SERVERS, only
 from tests.store.samples import SESSION, Pos, end_session, rows
 
 from orderbridge.store.database import Database
@@ -26,6 +26,19 @@ def note(connection: Connection, number: int = 100) -> None:
 
 def noted(pos: Pos) -> list[int]:
     return [row["id"] for row in rows(pos, "SELECT id FROM delivery_cancel_reasons WHERE id >= 100 ORDER BY id")]
+
+
+@only(POSTGRESQL)
+@pytest.mark.parametrize("limit", ["default_transaction_read_only = on", "statement_timeout = '1s'"])
+def test_a_session_that_began_under_a_limit_of_the_server_is_not_used_again(used, pos, limit):
+    """As a provider sets it while the disk is full: a session keeps it after it was lifted."""
+    used.write_now(lambda tx: tx.execute(text(f"SET SESSION {limit}")))
+    slow = text("WITH new AS (INSERT INTO delivery_cancel_reasons VALUES (100, 'x')) SELECT pg_sleep(1.5)")
+    with pytest.raises(DBAPIError) as refused:
+        used.write_now(lambda tx: tx.execute(slow))
+    assert not refused.value.connection_invalidated, "a batch is tried again in parts"
+    used.write_now(lambda tx: tx.execute(slow))
+    assert noted(pos) == [100]
 
 
 @only(*SERVERS)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from typing import Any, TypedDict, TypeVar, Unpack
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from orderbridge.config import Database as Configured
@@ -235,7 +235,17 @@ def _engine(url: str, busy_timeout_s: float, **more: Any) -> Engine:
             raise Unusable("database.no_url", reason=name) from error
         raise Unusable("database.no_driver", name=name, scheme=DRIVERS[name]) from error
     dialect.prepare(engine, busy_timeout_s)
+    if not dialect.one_writer:
+        event.listen(engine, "handle_error", _end_limited)
     return engine
+
+
+def _end_limited(context: ExceptionContext) -> None:
+    """End a session that may not write or was too slow: it keeps the settings with which it began."""
+    error = context.sqlalchemy_exception
+    if isinstance(error, DBAPIError) and context.connection is not None:
+        if kind(error) is TroubleKind.READ_ONLY or remedy(error) == Message("database.time_limit"):
+            context.connection.detach()  # closed instead of returned to the pool
 
 
 class Options(TypedDict, total=False):
