@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from tests.jobs.shop import Shop, database_error
 from tests.jobs.test_health import open_codes
 
-from orderbridge.store import actions
+from orderbridge.store import actions, unfinished
 from orderbridge_sandbox import Fault
 from orderbridge_sandbox.state import Order
 
@@ -160,6 +160,20 @@ async def test_a_verdict_refused_by_the_database_is_logged_once_and_written_when
     assert shop.row(row)["state"] == "done"
     await shop.poll()
     assert (open_codes(shop), len(shop.calls("deactivate_food"))) == ([], 2)
+
+
+async def test_a_row_that_a_till_keeps_locked_is_reported_until_it_is_sent(shop: Shop, monkeypatch):
+    row, read = shop.act("deactivate_food", food_id=1007), unfinished.claim
+    with monkeypatch.context() as till:
+        till.setattr(unfinished, "claim", lambda tx, ids, *rest: (read(tx, [], *rest)[0], set(ids)))
+        for codes in ([], [("not_written", "")]):
+            await shop.drain()
+            await shop.poll()
+            assert open_codes(shop) == codes
+            await asyncio.sleep(30)
+    await shop.drain()
+    await shop.poll()
+    assert (shop.row(row)["state"], open_codes(shop)) == ("done", [])
 
 
 @pytest.mark.plays_daemon

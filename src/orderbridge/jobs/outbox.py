@@ -88,8 +88,8 @@ class Outbox:
             self.executor.abandon()
 
     def refused(self) -> int:
-        """The number of rows that the database refuses to let us write."""
-        return len(self._postponed.refused)
+        """The number of rows that the database, or another session's lock, does not let us write."""
+        return len(self._postponed.stuck())
 
     def release(self, accounts: Collection[str]) -> None:
         """Drop the rows of these accounts, which another process takes over and recovers."""

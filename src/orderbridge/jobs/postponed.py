@@ -29,6 +29,7 @@ from orderbridge.texts import say, text
 STUCK_S = 0.5  # between two tries to write a locked row
 AGAIN_S = 2.0  # between two searches for new rows of a paused account
 MAX_EXPLAINED = 500  # rows that are explained at once (keys in one IN list)
+LOCKED_S = 30.0  # a row that cannot be written for so long is reported
 REFUSED_S = 60.0  # between two tries to write a row that a trigger or a constraint refuses
 
 _log = structlog.get_logger(__name__)
@@ -41,6 +42,7 @@ class Postponed:
     queue: Queue
     clock: Clock
     refused: set[int] = field(default_factory=set)
+    _since: dict[int, float] = field(default_factory=dict)  # monotonic: when a row could first not be written
     _waiting: set[int] = field(default_factory=set)
     _waited: set[int] = field(default_factory=set)  # all that waited since the log line
 
@@ -53,7 +55,14 @@ class Postponed:
 
     def postpone(self, row_id: int, wait_s: float = STUCK_S) -> None:
         """Postpone a row of the queue."""
-        self.queue.put_aside(row_id, self.clock.monotonic() + wait_s)
+        now = self.clock.monotonic()
+        self._since.setdefault(row_id, now)
+        self.queue.put_aside(row_id, now + wait_s)
+
+    def stuck(self) -> set[int]:
+        """The rows that the database refuses, or that could not be written for LOCKED_S, for example because of a lock."""
+        border = self.clock.monotonic() - LOCKED_S
+        return self.refused | {one for one, since in self._since.items() if since <= border and one in self.queue}
 
     def put_off(self, failed: Mapping[int, Exception | None], rows: Mapping[int, OutboxRow]) -> dict[int, float]:
         """Log failed writes, and return in how many seconds each is repeated. Error None: the row is locked.
@@ -72,6 +81,7 @@ class Postponed:
         self.refused = (self.refused | refused) - waiting
         self._waiting |= waiting
         self._waited |= waiting
+        self._since = dict.fromkeys(waiting, self.clock.monotonic()) | self._since
         for row_id in refused:
             self._waits_no_more(row_id)
         return {row_id: REFUSED_S if row_id in refused else STUCK_S for row_id in failed}
@@ -79,6 +89,7 @@ class Postponed:
     def forget(self, row_id: int) -> None:
         """Forget a row that was written or is gone."""
         self.refused.discard(row_id)
+        self._since.pop(row_id, None)
         self._waits_no_more(row_id)
 
     def _waits_no_more(self, row_id: int) -> None:
