@@ -12,17 +12,7 @@ from orderbridge import config
 from orderbridge.errors import Message
 from orderbridge.jobs.problem_table import of_the_daemon
 from orderbridge.model import AccountState, ActionState
-from orderbridge.rules.health import (
-    AHEAD,
-    Facts,
-    Polling,
-    Received,
-    Thresholds,
-    all_problems,
-    is_due,
-    late_after,
-    of_row,
-)
+from orderbridge.rules.health import Facts, Polling, Received, Thresholds, all_problems, is_due, late_after, of_row
 from orderbridge.rules.problems import NO_DATABASE, Code, Problem, Severity
 from orderbridge.store import accounts, order_times, problem_queries, problem_rows, quarantine, reference
 from orderbridge.store.dialects import of
@@ -76,7 +66,7 @@ def read_problems(
     limits = thresholds(settings)
     times: dict[str, datetime | int] = {
         "lately": now - problem_queries.REMEMBERED,
-        "ahead": now + AHEAD,
+        "ahead": now + limits.ahead,
         "new_since": now - (limits.not_taken_over or timedelta()),
         "unacknowledged_since": now - limits.not_acknowledged,
         "unseen_since": now - (limits.cancellation_unseen or timedelta()),

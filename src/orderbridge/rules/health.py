@@ -27,8 +27,6 @@ MIN_LATE_S = 10.0  # for the short cooldowns of tests
 LONGEST_START = timedelta(hours=1)  # of very many accounts, limited by their logins
 SCHEDULED_SLACK = timedelta(seconds=5)  # a login may delay a scheduled first poll
 
-AHEAD = timedelta(minutes=1)  # a time that lies further ahead is of before the clock was set back
-
 # Steps of an unanswered order: reported twice as a warning, then severe, then once more after LAST_STEP.
 FIRST_STEPS = (timedelta(seconds=30), timedelta(seconds=90))
 LAST_STEP = timedelta(minutes=2)  # after the configured minutes
@@ -75,6 +73,7 @@ class Thresholds:
     cancellation_unseen: timedelta | None
     by_board: bool = False  # the board is the till
     not_acknowledged: timedelta = timedelta(minutes=5)
+    ahead: timedelta = timedelta(minutes=1)  # a time that lies further ahead is of before the clock was set back
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +258,7 @@ def _overdue(order: Received, limits: Thresholds, now: datetime) -> Iterator[Pro
         return
     steps = (*FIRST_STEPS, limits.unanswered, limits.unanswered + LAST_STEP) if order.is_due else SCHEDULED_STEPS
     severe_after = limits.unanswered if order.is_due else SCHEDULED_STEPS[-1]
-    waited = now - order.received_utc if order.received_utc <= now + AHEAD else timedelta.max
+    waited = now - order.received_utc if order.received_utc <= now + limits.ahead else timedelta.max
     if level := max((number for number, step in enumerate(steps, 1) if waited > step), default=0):
         severity = _SEVERE if waited > severe_after else Severity.WARNING
         key, since, by = order.payment_key, order.received_utc, {"by": "cancel"} if order.cancel_waits else {}

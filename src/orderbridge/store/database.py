@@ -243,9 +243,10 @@ def _engine(url: str, busy_timeout_s: float, **more: Any) -> Engine:
 def _end_limited(context: ExceptionContext) -> None:
     """End a session that may not write or was too slow: it keeps the settings with which it began."""
     error = context.sqlalchemy_exception
-    if isinstance(error, DBAPIError) and context.connection is not None:
-        if kind(error) is TroubleKind.READ_ONLY or remedy(error) == Message("database.time_limit"):
-            context.connection.detach()  # closed instead of returned to the pool
+    if context.connection is None or not isinstance(error, DBAPIError):
+        return
+    if kind(error) is TroubleKind.READ_ONLY or remedy(error) == Message("database.time_limit"):
+        context.connection.detach()  # closed instead of returned to the pool
 
 
 class Options(TypedDict, total=False):
