@@ -100,7 +100,6 @@ async def test_an_absent_server_is_reported_twice(settled: Path, server: Server,
     (line,) = logged(settled, "database.failed")
     assert "that the server runs" in line["remedy"]
     assert [len(logged(settled, event)) for event in ("wake.lost", "database.recovered")] == [1, 1]
-    assert len(logged(settled, "action.verdicts_wait")) <= 1
     assert [line for line in log_of(settled).splitlines() if "Traceback" in line] == []
 
 

@@ -32,10 +32,7 @@ AHEAD = timedelta(seconds=2)  # a server's clock may be ahead of ours by this mu
 as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 
 
-ANSWERS = {
-    **dict.fromkeys(("y", "yes", "e", "evet"), True),
-    **dict.fromkeys(("n", "no", "h", "hayır", "hayir"), False),
-}
+ANSWERS = {**dict.fromkeys(("y", "yes", "e", "evet"), True), **dict.fromkeys(("n", "no", "h", "hayır", "hayir"), False)}
 
 
 # Characters that control a terminal, break a line or change the writing direction, but not our own colours.

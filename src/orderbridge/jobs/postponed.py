@@ -1,7 +1,7 @@
 """Handles outbox rows that cannot be written now, and rows of accounts that can send nothing now.
 
-`Postponed` decides when a failed write is repeated. A row that the database refuses is logged by itself. Rows that
-wait, because they are locked or the database is unreachable, are logged together: when this begins and when it ends.
+`Postponed` decides when a failed write is repeated. A row that the database refuses is logged by itself. One that waits
+for long, for example because it is locked, is reported as the problem `not_written`.
 
 `HeldAccounts` writes into each row of a paused account what it waits for, and logs it once for the account.
 """
@@ -43,8 +43,6 @@ class Postponed:
     clock: Clock
     refused: set[int] = field(default_factory=set)
     _since: dict[int, float] = field(default_factory=dict)  # monotonic: when a row could first not be written
-    _waiting: set[int] = field(default_factory=set)
-    _waited: set[int] = field(default_factory=set)  # all that waited since the log line
 
     def put_aside(self, failed: Sequence[tuple[OutboxRow, Exception | None]]) -> None:
         """Postpone rows of the queue that could not be written. Error None: another session has locked them."""
@@ -70,43 +68,23 @@ class Postponed:
         `rows`: the known ones, for the log.
         """
         refused = {row_id for row_id, error in failed.items() if is_refused(error)}
-        waiting = failed.keys() - refused
         for row_id in sorted(refused - self.refused):
             facts = about(rows[row_id]) if row_id in rows else {}
-            name, words = _name(failed[row_id]), say("log.actions_trigger")
+            name, words = type(getattr(failed[row_id], "orig", None)).__name__, say("log.actions_trigger")
             _log.error("action.database_refused", id=row_id, error=name, remedy=words, **facts)
-        if waiting and not self._waiting:
-            causes = sorted({_name(error) for row_id, error in failed.items() if row_id in waiting and error})
-            _log.warning("action.verdicts_wait", rows=len(waiting), first=min(waiting), errors=causes)
-        self.refused = (self.refused | refused) - waiting
-        self._waiting |= waiting
-        self._waited |= waiting
-        self._since = dict.fromkeys(waiting, self.clock.monotonic()) | self._since
-        for row_id in refused:
-            self._waits_no_more(row_id)
+        self.refused = refused | (self.refused - failed.keys())
+        self._since = dict.fromkeys(failed, self.clock.monotonic()) | self._since
         return {row_id: REFUSED_S if row_id in refused else STUCK_S for row_id in failed}
 
     def forget(self, row_id: int) -> None:
         """Forget a row that was written or is gone."""
         self.refused.discard(row_id)
         self._since.pop(row_id, None)
-        self._waits_no_more(row_id)
-
-    def _waits_no_more(self, row_id: int) -> None:
-        if row_id in self._waiting:
-            self._waiting.remove(row_id)
-            if not self._waiting:
-                _log.info("action.verdicts_written", rows=len(self._waited))
-                self._waited.clear()
 
 
 def is_refused(error: Exception | None) -> bool:
     """Whether the database refuses the write, and will until it is repaired."""
     return isinstance(error, DBAPIError) and (is_refusal(error) or is_broken(error))
-
-
-def _name(error: Exception | None) -> str:
-    return type(getattr(error, "orig", error)).__name__
 
 
 @dataclass(slots=True)

@@ -41,17 +41,7 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 
 from orderbridge.actions import ACTIONS, ENDING_ACTIONS, Evidence
-from orderbridge.model import (
-    CANCELED,
-    Action,
-    ActionState,
-    Attempt,
-    Document,
-    KnownBy,
-    Outcome,
-    Stored,
-    Verdict,
-)
+from orderbridge.model import CANCELED, Action, ActionState, Attempt, Document, KnownBy, Outcome, Stored, Verdict
 from orderbridge.rules.tokens import LONGEST_WAIT, refusal_wait
 
 MAX_RESENDS = 3

@@ -38,9 +38,7 @@ _KNOWN = select(*accounts.c["fingerprint", *_REGISTERED])
 _SHOWN = """name state last_poll_utc last_poll_ok_utc next_poll_utc token_expires_utc last_error menu_read_utc
     menu_error polled_in_turn_with""".split()
 _SUCCEEDED = _NOTE.values(
-    state=AccountState.OK,
-    last_error=None,
-    listened_seconds=accounts.c.listened_seconds + bindparam("listened"),
+    state=AccountState.OK, last_error=None, listened_seconds=accounts.c.listened_seconds + bindparam("listened")
 )
 
 NONCE_BYTES = 12

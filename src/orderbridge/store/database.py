@@ -245,7 +245,7 @@ def _end_limited(context: ExceptionContext) -> None:
     error = context.sqlalchemy_exception
     if context.connection is None or not isinstance(error, DBAPIError):
         return
-    if kind(error) is TroubleKind.READ_ONLY or remedy(error) == Message("database.time_limit"):
+    if kind(error) is TroubleKind.READ_ONLY or remedy(error).key == "database.time_limit":
         context.connection.detach()  # closed instead of returned to the pool
 
 

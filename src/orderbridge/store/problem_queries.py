@@ -78,9 +78,7 @@ _RECEIVED = (
 # own, and if one is done while its order is still RECEIVED, it changed nothing. A cancel counts while it is unfinished,
 # but not for long: an unknown outcome can last for hours, and the customer waits.
 _ANSWERS = (
-    select(
-        *actions.c["payment_key", "action", "state", "finished_utc", "created_utc", "valid_minutes", "expires_utc"],
-    )
+    select(*actions.c["payment_key", "action", "state", "finished_utc", "created_utc", "valid_minutes", "expires_utc"])
     .where(
         actions.c.payment_key.in_(bindparam("keys", expanding=True)),
         actions.c.action.in_(sorted(ANSWERS)),
