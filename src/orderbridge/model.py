@@ -29,7 +29,7 @@ def codes_of(problem: str | None) -> list[str]:
 
 
 def as_problem(codes: Iterable[str]) -> str | None:
-    """The codes joined for that column; None if there is none."""
+    """Join codes for the column `problem`; None if there are none."""
     return ",".join(codes) or None
 
 
@@ -151,7 +151,7 @@ class Restaurant:
 
 @dataclass(frozen=True, slots=True)
 class Food:
-    """A food as the menu lists it. `payload`: its element as JSON. None: not shown."""
+    """A food as the menu lists it; None for what the menu does not show. `payload`: its element as JSON."""
 
     food_id: int
     name: str | None

@@ -48,14 +48,14 @@ async def test_a_closed_restaurant_is_reported_at_its_usual_hours(shop: Shop):
         return [(str(one.code), one.facts.get("who")) for one in open_now(shop)]
 
     assert await seen(0) == await seen(29) == []
-    assert await seen(2) == [("restaurant_closed", "platform")], "without a history it is told always"
+    assert await seen(2) == [("restaurant_closed", "platform")], "without a history it is always reported"
     shop.world.open_restaurant(KADIKOY)
     assert await seen(1) == []
     order = await shop.taken_in()
     shop.world.cancel_by_customer(order.key)
     shop.take_over()
     shop.world.close_restaurant(KADIKOY)
-    assert await seen(40) == [], "an hour of no order"
+    assert await seen(40) == [], "an hour that usually has no orders"
     assert await seen(7 * 24 * 60 - 60) == [("restaurant_closed", "platform")]
 
 
@@ -142,14 +142,14 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return told
 
 
-def teller(shop: Shop) -> Checkup:
+def reporting_checkup(shop: Shop) -> Checkup:
     """The health check of a daemon that has just started and has an alarm command."""
     checkup = shop.checkup(command=("alarm",), command_severity="warning")
     checkup.expect_late_polls()
     return checkup
 
 
-async def looks(checkup: Checkup, times: int = 1) -> None:
+async def check_and_close(checkup: Checkup, times: int = 1) -> None:
     for _ in range(times):
         await checkup.check()
     await checkup.close()
@@ -158,24 +158,24 @@ async def looks(checkup: Checkup, times: int = 1) -> None:
 async def test_a_daemon_stopped_before_its_first_check_keeps_the_reported_problems(shop, heard):
     shop.world.refuse_account("kadikoy")
     await shop.poll()
-    await looks(teller(shop))
-    await teller(shop).close()
-    await looks(teller(shop))
+    await check_and_close(reporting_checkup(shop))
+    await reporting_checkup(shop).close()
+    await check_and_close(reporting_checkup(shop))
     assert heard == [REFUSED]
     shop.till.execute("UPDATE delivery_accounts SET state = 'ok', last_poll_ok_utc = datetime('now', '+1 day')")
-    await looks(teller(shop))
+    await check_and_close(reporting_checkup(shop))
     assert heard == [REFUSED, ("ended", "login_refused")]
 
 
 async def test_reported_problems_are_read_by_a_later_check_if_the_first_fails(shop, heard, monkeypatch):
     shop.world.refuse_account("kadikoy")
     await shop.poll()
-    await looks(teller(shop))
-    second = teller(shop)
+    await check_and_close(reporting_checkup(shop))
+    second = reporting_checkup(shop)
     with monkeypatch.context() as patched:
         patched.setattr(shop.database, "read", raising(database_error("disk I/O error")))
         await second.check()
-    await looks(second)
+    await check_and_close(second)
     assert heard == [REFUSED]
 
 
@@ -201,7 +201,7 @@ async def test_a_full_disk_is_found_by_a_daemon_that_only_reads(room, found, sho
 
 
 async def test_a_disk_that_became_read_only_is_found(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    """After an error on it: its flags and rights still say that it may be written."""
+    """After a disk error the flags and rights still say that the disk is writable."""
     await shop.poll()
     real = os.open
 
@@ -253,7 +253,7 @@ async def test_an_unwritable_database_is_reported_instead_of_missing_polls(shop:
 
 async def test_a_problem_known_only_to_the_previous_daemon_is_reported_once_and_its_end_too(shop, heard):
     async def daemon(*, sees: bool, seconds: int) -> None:
-        checkup = teller(shop)
+        checkup = reporting_checkup(shop)
         for second in range(0, seconds, 30):
             await shop.poll()
             if sees and second:  # detected after a while
@@ -289,10 +289,10 @@ async def test_an_alarm_command_that_fails_is_a_problem_until_it_works(shop: Sho
 
 
 async def lost(shop: Shop) -> Path:
-    """A daemon whose file is moved away; where it is now."""
+    """Run a daemon whose file is moved away. Returns the file's new folder."""
     shop.world.refuse_account("kadikoy")
     await shop.poll()
-    daemon = teller(shop)
+    daemon = reporting_checkup(shop)
     await daemon.check()
     away = shop.path.with_name("away")
     away.mkdir()
@@ -310,27 +310,27 @@ async def test_the_end_of_a_lost_file_is_reported_once_by_the_next_daemon(state,
     for path in (await lost(shop)).iterdir():
         path.rename(shop.path.with_name(path.name))
     assert (heard, stat.S_IMODE((folder / "pos.db.lost").stat().st_mode)) == (BEGAN, 0o600)
-    await looks(teller(shop), 2)
+    await check_and_close(reporting_checkup(shop), 2)
     assert heard == [*BEGAN, ("ended", "database_lost")]
     (row,) = shop.rows("SELECT code, subject, level FROM delivery_alarms")
     assert tuple(row.values()) == ("login_refused", "kadikoy", 1)
     assert not (folder / "pos.db.lost").exists()
-    await looks(teller(shop))
+    await check_and_close(reporting_checkup(shop))
     assert len(heard) == 3
 
 
 async def test_the_next_daemon_reports_the_end_of_an_unwritable_database(shop: Shop, heard: list[tuple[str, str]]):
-    daemon = teller(shop)
+    daemon = reporting_checkup(shop)
     await daemon.check()
     full = raising(database_error("database or disk is full"))
     event.listen(shop.database.engine, "commit", full)
-    await looks(daemon, 2)
+    await check_and_close(daemon, 2)
     event.remove(shop.database.engine, "commit", full)
     assert heard == [("began", "database_full")]
-    after = teller(shop)
+    after = reporting_checkup(shop)
     await after.check()
     await asyncio.sleep(100)  # until it is sure
     await shop.poll()
-    await looks(after, 2)
+    await check_and_close(after, 2)
     assert heard == [("began", "database_full"), ("ended", "database_full")]
     assert not shop.path.with_name("pos.db.lost").exists()

@@ -55,9 +55,9 @@ async def login() -> Login:
 async def test_the_token_is_obtained_once_and_kept(login: Login) -> None:
     login.go_on.set()
     session = a_session(login)
-    assert (session.current, login.calls) == (None, 0), "nothing asked for one"
+    assert (session.current, login.calls) == (None, 0), "no caller asked for a token"
     assert ([await session.token() for _ in range(3)], session.current) == ([token("t1")] * 3, token("t1"))
-    assert await a_session(login, token=token("old")).token() == token("old"), "one from before needs no login"
+    assert await a_session(login, token=token("old")).token() == token("old"), "a stored token needs no login"
     assert login.calls == 1
 
 
@@ -98,7 +98,7 @@ async def test_a_401_of_one_call_makes_no_login_if_the_token_has_served_another(
     session.record_outcome(None, first, "another")
     with pytest.raises(Unauthorized):
         await session.replace(first, "call")
-    assert await session.replace(first, "another") == token("t2"), "that one went well before: the token is over"
+    assert await session.replace(first, "another") == token("t2"), "this call succeeded before, so the token has ended"
     session.record_outcome(None, token("t2"), "call")
     assert await session.replace(token("t2"), "call") == token("t3")
 
@@ -115,7 +115,7 @@ async def test_a_401_of_another_call_does_not_discard_the_polls_token(login: Log
     with pytest.raises(MarketplaceError):
         await session.token()
     session.record_outcome(None, token("old"), "poll")
-    assert await session.token() == token("old"), "it works"
+    assert await session.token() == token("old"), "the token works"
 
 
 @pytest.mark.parametrize("served, young, refused", [
@@ -139,7 +139,7 @@ async def test_a_poll_refused_with_a_new_token_refuses_the_account_for_a_cooldow
     assert round(max(session.paused(polls=True), 0.0)) == (30 if refused else 0)
 
 
-async def test_while_it_is_renewed_the_old_one_stays_in_use(login: Login) -> None:
+async def test_the_old_token_stays_in_use_during_its_renewal(login: Login) -> None:
     session = a_session(login, token=token("old"))
     renewal = asyncio.create_task(session.renew())
     await login.begun.wait()
@@ -161,7 +161,7 @@ async def test_a_failed_login_fails_all_waiting_calls_and_the_next_call_retries(
     login.error = error
     assert await asyncio.gather(session.replace(token("t2"), "call"), return_exceptions=True) == [error]
     login.error = None
-    assert await session.token() == token("t4"), "the refused one is given to no other"
+    assert await session.token() == token("t4"), "a refused token is not used again"
 
 
 async def test_no_login_is_tried_during_the_backoff(login: Login) -> None:
@@ -196,12 +196,12 @@ async def test_closing_ends_the_login_and_fails_its_callers(login: Login) -> Non
     await session.close()
 
 
-async def test_one_cancelled_together_with_the_login_is_cancelled(login: Login) -> None:
+async def test_a_caller_cancelled_together_with_the_login_is_cancelled(login: Login) -> None:
     session = a_session(login)
     waiting = asyncio.create_task(session.token())
     await login.begun.wait()
     closing = asyncio.create_task(session.close())
-    await asyncio.sleep(0)  # the login is cancelled first: it has ended when the other wakes up
+    await asyncio.sleep(0)  # the login is cancelled first: it has ended when the caller wakes up
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting

@@ -1,4 +1,4 @@
-"""Judges promises 1, 2 and 4 to 6 at the end: the tables, by the program's audit and by the truth, and the files."""
+"""Judges promises 1, 2 and 4 to 6 at the end of a simulation: audits the tables, compares them, and reads the files."""
 
 import sqlite3
 from contextlib import closing
@@ -15,7 +15,7 @@ from orderbridge_sandbox.state import Order
 
 LOOK_EVERY = 20  # ticks
 LATER = timedelta(days=1)
-GOES_ON = (
+UNFINISHED = (
     "SELECT id FROM delivery_actions WHERE state IN ('pending', 'sending')",
     "SELECT payment_key FROM delivery_orders WHERE ended_utc IS NULL",
     "SELECT id FROM delivery_quarantine WHERE resolved_utc IS NULL",
@@ -58,11 +58,11 @@ class RetentionKeeps(Judge):
 
 
 def _rows(connection: Connection) -> set[object]:
-    return {row[0] for query in GOES_ON for row in connection.exec_driver_sql(query)}
+    return {row[0] for query in UNFINISHED for row in connection.exec_driver_sql(query)}
 
 
 class TruthAtTheEnd(Judge):
-    """At the end the tables have the truth: each order once, and its status. A wrong verdict leaves a wrong status."""
+    """At the end the tables agree with the sandbox: each order once, with its status, unless a verdict was wrong."""
 
     promise = "1, 2 and 6"
 
@@ -159,7 +159,7 @@ class JournalHolds(Judge):
         return [entry for entry in found if entry is not None]
 
     def erased(self) -> None:
-        """An erased customer's data is no longer in it."""
+        """Expect no more documents of erased customers in the journal."""
         blank = {entry.payment_key for entry in self._entries() if entry.digest is None}
         self._acknowledged = {of: told for of, told in self._acknowledged.items() if of[0] not in blank}
         self._blank |= {(key, self._last[key]) for key in blank & self._last.keys()}
@@ -179,7 +179,7 @@ class JournalHolds(Judge):
 
 
 class MarkIsNeverAhead(Judge):
-    """The mark can be read, and is never ahead of the tables: no older copy is reported if none was put back."""
+    """The high-water mark is readable, and never ahead of the tables: no older copy is reported if none was put back."""
 
     promise = "mark"
 

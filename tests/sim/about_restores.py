@@ -15,12 +15,12 @@ STORED = "SELECT payment_key, payload FROM delivery_orders"
 
 
 class OlderCopyIsReported(Judge):
-    """It is reported until it is confirmed, and repeats nothing. Without one nothing is reported."""
+    """An older copy is reported until it is confirmed, and nothing is repeated. Without one nothing is reported."""
 
     promise = "restore"
 
     def __init__(self) -> None:
-        self._lacks: bool | None = None  # something that the mark knew; None: not checked yet
+        self._lacks: bool | None = None  # entries that the mark knew; None: not checked yet
         self._since = 0.0  # when the daemon started
         self._by_hand: dict[int, float] = {}  # retried rows, and when
         self._stored: dict[str, str] = {}  # by order: its document when a replay began

@@ -28,7 +28,7 @@ class RowsEnd(Judge):
 
     def __init__(self) -> None:
         self._ends: dict[int, str] = {}
-        # By row: since when it waits after its expiry, and in which life.
+        # By row: since when it is overdue, and in which run of the daemon.
         self._too_old: dict[int, tuple[float, int]] = {}
 
     def leaving(self, call: Call) -> None:

@@ -17,7 +17,7 @@ MINOR = {"id", "status_text", "restaurant_name", "discount", "courier_type", "co
     "customer", "customer.name", "customer.phone", "foods.id", "foods.food_id", "foods.option_groups.id",
     "foods.option_groups.name", "foods.option_groups.type", "foods.option_groups.options.id",
 }  # fmt: skip
-JUST_NOTED = {"text_cut", "amount_rounded"}
+ALWAYS_REMARKS = {"text_cut", "amount_rounded"}
 NO_LIST = "none"  # a word that means null
 LONGEST = 255  # names and codes
 STATUS_WORDS = {1: "RECEIVED", 2: "CONFIRMED", 5: "COMPLETE_WITH_PAYMENT", 6: "CANCELED", 16: "IN_DELIVERY"}
@@ -109,7 +109,7 @@ class Reading:
     remarks: set[str] = field(default_factory=set)
 
     def note(self, code: str, name: str) -> None:
-        (self.remarks if name in MINOR or code in JUST_NOTED else self.problems).add(f"{code}:{name}")
+        (self.remarks if name in MINOR or code in ALWAYS_REMARKS else self.problems).add(f"{code}:{name}")
 
     def text(self, value: Any, name: str, longest: int | None = LONGEST) -> str | None:
         if value is None:

@@ -1,4 +1,4 @@
-"""The lists that change rarely."""
+"""The stored restaurants, cancel reasons and methods, which change rarely."""
 
 from tests.store.samples import NOW, NOW_TEXT, RESTAURANT, Pos, key, rows
 

@@ -174,7 +174,7 @@ def _received(
             is_due=is_due(row.scheduled_for, now, zone) if row.start_utc is None else row.start_utc <= now,
             accept=ActionState(accept.state) if accept else None,
             accept_ended_utc=accept.finished_utc if accept else None,
-            accept_was_over_utc=_over(accept, settings) if accept else None,
+            accept_was_over_utc=_expiry(accept, settings) if accept else None,
             account=row.account,
             cancel_waits=row.payment_key in old_cancels,
         )
@@ -183,8 +183,8 @@ def _received(
     )
 
 
-def _over(accept: Any, settings: config.Settings) -> datetime:
-    """When the accept expired."""
+def _expiry(accept: Any, settings: config.Settings) -> datetime:
+    """When the accept expires or expired."""
     minutes = accept.valid_minutes or settings.actions.accept_valid_minutes
     over: datetime = accept.expires_utc or accept.created_utc + timedelta(minutes=minutes)
     return over

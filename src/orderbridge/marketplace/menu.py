@@ -178,7 +178,7 @@ def _status(value: _Object) -> str | None:
 
 
 def _merged(found: Iterable[Food]) -> tuple[Food, ...]:
-    """Each food once."""
+    """Make one food of all elements with the same id."""
     first: dict[int, Food] = {}
     statuses: dict[int, set[str | None]] = {}
     for food in found:
