@@ -179,7 +179,7 @@ class JournalHolds(Judge):
 
 
 class MarkIsNeverAhead(Judge):
-    """The high-water mark is readable, and never ahead of the tables: no older copy is reported if none was put back."""
+    """The high-water mark is readable and never ahead of the tables: no older copy is reported if none was put back."""
 
     promise = "mark"
 
