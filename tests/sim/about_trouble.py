@@ -175,7 +175,8 @@ CODES = {"not_taken_over", "unanswered", "accept_failed", "cancellation_unseen",
 CODES |= {"contents_outdated", "outcome_unknown", "not_acknowledged"}
 UNACKNOWLEDGED = (
     "SELECT DISTINCT account FROM delivery_orders WHERE ended_utc IS NULL AND acknowledged_utc IS NULL"
-    " AND received_utc < ? AND payment_key NOT IN (SELECT payment_key FROM delivery_order_events WHERE event = 'replayed')"
+    " AND received_utc < ?"
+    " AND payment_key NOT IN (SELECT payment_key FROM delivery_order_events WHERE event = 'replayed')"
 )
 
 Key = tuple[str, str]  # code, subject

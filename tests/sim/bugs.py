@@ -560,7 +560,8 @@ bugs(
         foods.mark_gone, lambda true, tx, account, **how: (true(tx, account, **how), tx.execute(update(
             tables.foods).where(tables.foods.c.account != account).values(gone_utc=how["began"])))[0], HANGS),
     silence_ends_nothing=(order_times.silent, always([]), SHOWN_AGAIN),
-    of_kept_documents_the_time_alone_decides=(reimport.in_order, lambda _, kept: kept, "refused_orders_change_and_are_stored_by_hand"),
+    of_kept_documents_the_time_alone_decides=(
+        reimport.in_order, lambda _, kept: kept, "refused_orders_change_and_are_stored_by_hand"),
     the_lane_is_free_before_its_ok_is_noted=((Acknowledger, "acknowledge"), free_at_the_ok, OK_LATE),
     an_ok_is_not_noted=(orders.mark_acknowledged, nothing, SHOWN_AGAIN),
     an_ok_that_could_not_be_noted_is_forgotten=((Acknowledger, "mark_late"), idle, MUCH_FAILS),

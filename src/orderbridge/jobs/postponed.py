@@ -58,7 +58,7 @@ class Postponed:
         self.queue.put_aside(row_id, now + wait_s)
 
     def stuck(self) -> set[int]:
-        """The rows that the database refuses, or that could not be written for LOCKED_S, for example because of a lock."""
+        """The rows that the database refuses, or that could not be written for LOCKED_S, perhaps because of a lock."""
         border = self.clock.monotonic() - LOCKED_S
         return self.refused | {one for one, since in self._since.items() if since <= border and one in self.queue}
 
