@@ -197,9 +197,9 @@ class Executor:
             self._writer.reader.replace(row.id, why)  # its new state may be sent
             return
         self.in_doubt |= why is not None  # a failed commit may have succeeded
-        if is_refused(why):
+        if why is None or is_refused(why):
             self._postponed.put_aside([(row, why)])
-        else:  # for example another session's lock: trying again at once would fail, too
+        else:  # trying again at once would fail, too
             self._postponed.postpone(row.id)
 
     def _update_queue(self, result: Result, decision: Decision) -> None:

@@ -1,7 +1,7 @@
 """Handles outbox rows that cannot be written now, and rows of accounts that can send nothing now.
 
-`Postponed` decides when a failed write is repeated. A row that the database refuses is logged by itself. One that waits
-for long, for example because it is locked, is reported as the problem `not_written`.
+`Postponed` decides when a failed write is repeated. A row that the database refuses is logged by itself. One that stays
+locked is reported as the problem `not_written`, like a refused one.
 
 `HeldAccounts` writes into each row of a paused account what it waits for, and logs it once for the account.
 """
@@ -21,7 +21,7 @@ from orderbridge.jobs.outcome_writer import about
 from orderbridge.model import ActionState, OutboxRow, Outcome
 from orderbridge.rules.queue import Entry, Queue
 from orderbridge.store import actions
-from orderbridge.store.failures import is_broken, is_refusal
+from orderbridge.store.failures import is_broken, is_busy, is_refusal
 from orderbridge.store.group_commit import write_batch
 from orderbridge.store.rows import ROW, lock_naming_held
 from orderbridge.texts import say, text
@@ -29,7 +29,7 @@ from orderbridge.texts import say, text
 STUCK_S = 0.5  # between two tries to write a locked row
 AGAIN_S = 2.0  # between two searches for new rows of a paused account
 MAX_EXPLAINED = 500  # rows that are explained at once (keys in one IN list)
-LOCKED_S = 30.0  # a row that cannot be written for so long is reported
+LOCKED_S = 30.0  # a row that is found locked for so long is reported
 REFUSED_S = 60.0  # between two tries to write a row that a trigger or a constraint refuses
 
 _log = structlog.get_logger(__name__)
@@ -42,7 +42,7 @@ class Postponed:
     queue: Queue
     clock: Clock
     refused: set[int] = field(default_factory=set)
-    _since: dict[int, float] = field(default_factory=dict)  # monotonic: when a row could first not be written
+    _locked: dict[int, tuple[float, float]] = field(default_factory=dict)  # monotonic: first and last found locked
 
     def put_aside(self, failed: Sequence[tuple[OutboxRow, Exception | None]]) -> None:
         """Postpone rows of the queue that could not be written. Error None: another session has locked them."""
@@ -53,14 +53,13 @@ class Postponed:
 
     def postpone(self, row_id: int, wait_s: float = STUCK_S) -> None:
         """Postpone a row of the queue."""
-        now = self.clock.monotonic()
-        self._since.setdefault(row_id, now)
-        self.queue.put_aside(row_id, now + wait_s)
+        self.queue.put_aside(row_id, self.clock.monotonic() + wait_s)
 
     def stuck(self) -> set[int]:
-        """The rows that the database refuses, or that could not be written for LOCKED_S, perhaps because of a lock."""
+        """The rows that the database refuses, or that another session has locked for LOCKED_S."""
         border = self.clock.monotonic() - LOCKED_S
-        return self.refused | {one for one, since in self._since.items() if since <= border and one in self.queue}
+        times = self._locked.items()
+        return self.refused | {one for one, (first, last) in times if first <= border < last and one in self.queue}
 
     def put_off(self, failed: Mapping[int, Exception | None], rows: Mapping[int, OutboxRow]) -> dict[int, float]:
         """Log failed writes, and return in how many seconds each is repeated. Error None: the row is locked.
@@ -73,13 +72,17 @@ class Postponed:
             name, words = type(getattr(failed[row_id], "orig", None)).__name__, say("log.actions_trigger")
             _log.error("action.database_refused", id=row_id, error=name, remedy=words, **facts)
         self.refused = refused | (self.refused - failed.keys())
-        self._since = dict.fromkeys(failed, self.clock.monotonic()) | self._since
+        now = self.clock.monotonic()
+        for row_id, error in failed.items():
+            if error is None or (isinstance(error, DBAPIError) and is_busy(error)):
+                first, last = self._locked.get(row_id, (now, now))
+                self._locked[row_id] = first if now < last + LOCKED_S else now, now
         return {row_id: REFUSED_S if row_id in refused else STUCK_S for row_id in failed}
 
     def forget(self, row_id: int) -> None:
         """Forget a row that was written or is gone."""
         self.refused.discard(row_id)
-        self._since.pop(row_id, None)
+        self._locked.pop(row_id, None)
 
 
 def is_refused(error: Exception | None) -> bool:
