@@ -28,7 +28,6 @@ from tests.sim.planting import Plant, always, idle, nothing
 
 from orderbridge import hiding
 from orderbridge.actions import ACTIONS
-from orderbridge.errors import MarketplaceError
 from orderbridge.jobs import acknowledge, outcome_writer, reconciler, reimport
 from orderbridge.jobs import intake as jobs_intake
 from orderbridge.jobs import outbox as jobs_outbox
@@ -253,14 +252,6 @@ BUGS["an_acknowledgement_leaves_late"] = Bug(
 )
 
 
-@bug("2", (Client, "acknowledge"))
-async def acknowledged_again_after_a_failure(true: Any, self: Client, key: str, timeout_s: float) -> None:
-    try:
-        await true(self, key, timeout_s)
-    except MarketplaceError:
-        await true(self, key, timeout_s)
-
-
 @bug("2", (Outbox, "_with_lanes"), EXPIRY)
 def a_row_given_up_by_its_expiry_leaves_its_lane_untouched(true: Any, self: Any, ends: Any) -> Any:
     free, lanes = true(self, ends)
@@ -444,12 +435,6 @@ def a_withdraw_between_reading_and_claiming_is_not_seen(true: Any, *of: Any) -> 
     return replace(found, rows=[replace(row, withdraw=False) for row in found.rows]), held
 
 
-@bug("6", actions.finish, 1003)
-def an_end_is_taken_back(true: Any, tx: Any, ends: Any, now: Any) -> Any:
-    tx.execute(update(tables.actions).where(tables.actions.c.state == "refused").values(state="failed"))
-    return true(tx, ends, now)
-
-
 bugs(
     "7",
     a_stop_waits_for_nothing=((Outbox, "is_busy"), always(result=True), FULL),
@@ -480,13 +465,6 @@ bugs(
     the_mildest_problem_lights_the_lamp=(
         problems.account_statuses, lambda true, names, found: true(names, list(found)[-1:]), FULL),
 )  # fmt: skip
-
-
-@bug("7", (Client, "act"))
-async def sending_an_accept_crashes(true: Any, self: Client, action: Action, *rest: Any) -> None:
-    if action == Action.ACCEPT:
-        raise KeyError(action)
-    await true(self, action, *rest)
 
 
 @bug("7", unfinished._timed, 1004)
@@ -573,19 +551,14 @@ bugs(
     a_scheduled_order_is_accepted=(
         deliveries.accepts_itself, lambda true, order, **_: true(order, scheduled_too=True), 1003),
     the_status_of_a_restaurant_is_not_written=(reference.set_restaurant_status, nothing, 1019),
+    retention_deletes_documents_that_wait=(
+        retention.delete_documents, lambda _, tx, before: tx.execute(delete(tables.quarantine)).rowcount, 1003),
 )  # fmt: skip
 
 
 @bug("login", (Session, "replace"))
 async def a_refused_token_is_used_again(_: Any, __: Session, refused: Any, *___: Any) -> Any:
     return refused
-
-
-@bug("contract", actions.finish, 1003)
-def a_row_disappears(true: Any, tx: Any, ends: Any, now: Any) -> Any:
-    ended = true(tx, ends, now)
-    tx.execute(delete(tables.actions).where(tables.actions.c.id.in_([row for row, _ in ends])))
-    return ended
 
 
 @bug("contract", retention.blank_old, 1009)
@@ -667,20 +640,8 @@ bugs(
     a_closure_ends_beside_something_newer=(closures.step, lambda true, plan, _, now: true(plan, (), now)),
     the_end_of_a_closure_is_lost=(store_closures.end, nothing),
 )  # fmt: skip
-bugs(
-    "board", "hands",
-    each_tap_is_a_row=(cards.request_id, lambda true, *of: f"{true(*of)}:{next(_taps)}"),
-)  # fmt: skip
-
-bugs(
-    "board",
-    a_failed_accept_rings_no_more=((cards, "ANSWERED"), frozenset(ActionState), FAILURES),
-)
-bugs(
-    "contract",
-    retention_deletes_documents_that_wait=(
-        retention.delete_documents, lambda _, tx, before: tx.execute(delete(tables.quarantine)).rowcount, 1003),
-)  # fmt: skip
+bugs("board", "hands", each_tap_is_a_row=(cards.request_id, lambda true, *of: f"{true(*of)}:{next(_taps)}"))
+bugs("board", a_failed_accept_rings_no_more=((cards, "ANSWERED"), frozenset(ActionState), FAILURES))
 
 # The unit test that finds a bug, too. `./run sim --bugs` plants it and runs the test.
 FOUND_BY = tomllib.loads(Path(__file__).with_name("found_by.toml").read_text())

@@ -134,16 +134,11 @@ def test_sqlites_own_writes_are_not_a_lost_file(database: Database, till: Till, 
 
 
 def test_a_new_wal_between_two_reads_of_one_check_is_not_a_lost_file(database, till, path, monkeypatch):
-    def change() -> None:
-        till.execute("UPDATE t SET x = 'y'")
-        till.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
-        till.execute("INSERT INTO t (x) VALUES ('z')")
-
     def then_changed(read):
         def reading(descriptor: int):
             found = read(descriptor)
             while changes:
-                changes.pop()()
+                till.execute(changes.pop(0)).fetchall()
             return found
 
         return reading
@@ -151,7 +146,7 @@ def test_a_new_wal_between_two_reads_of_one_check_is_not_a_lost_file(database, t
     till.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
     os.utime(path, (1, 1))  # a file of just now would be compared again
     database.check_file()
-    changes = [change]
+    changes = ["UPDATE t SET x = 'y'", "PRAGMA wal_checkpoint(RESTART)", "INSERT INTO t (x) VALUES ('z')"]
     for name in ("_key", "_state"):
         monkeypatch.setattr(sqlite_file, name, then_changed(getattr(sqlite_file, name)))
     for _ in range(3):
