@@ -102,9 +102,10 @@ class TruthAtTheEnd(Judge):
             acknowledged = any((call.operation, call.argument) == ("acknowledge", order.key) for call in self.sim.calls)
             cut_off = not acknowledged and all(one.number not in self._stored for one in lists)
             unstored = order.key in self._unstored or cut_off
-            # A clock that was set ahead may be believed for two days: longer than a retention of one day.
+            # A clock that was set ahead may be believed for two days: longer than a retention of one day. A person may
+            # have erased it for its customer's other orders.
             blanked = "SELECT 1 FROM delivery_quarantine WHERE payment_key = ? AND payload = ''"
-            if self.sim.jumped_since(0.0) and self.rows(blanked, order.key):
+            if (self.sim.jumped_since(0.0) or self.sim.plan.hands) and self.rows(blanked, order.key):
                 return
             if order.status_id != 5 or (lists and not (completed_elsewhere and unstored)):
                 self.broken(f"delivery_orders lacks order {order.key}")

@@ -110,6 +110,7 @@ class Technician:
         if self._sim.hands.run(action_commands.actions, "retry", str(row))[0] == 0:
             self._sim.till.written[row] = self._sim.now()
             self._sim.spent[row] = len(self._sim.of_row[row])
+            self._sim.till.withdrawn.pop(row, None)
             self._sim.tell("retried", row)
             self._sim.woken()
 
