@@ -231,6 +231,8 @@ class ProblemsAreLogged(Judge):
             told = any(code in OF_POLLS and subject == row["name"] for code, subject in self.sim.problems)
             if late > LOUD_HEALTH_S + LOOKS_S and not told and row["name"] not in self.sim.taken_out:
                 self.broken(f"{row['name']} has had no good poll since {good:.0f}, and no problem says so")
+        if now - self.sim.born < LOUD_HEALTH_S + LOOKS_S:
+            return
         for row in self.rows(UNACKNOWLEDGED, self._ago(NOT_ACKNOWLEDGED_S + LOUD_HEALTH_S + LOOKS_S)):
             telling = {*OF_POLLS, "not_acknowledged"}
             if not any(code in telling and subject == row["account"] for code, subject in self.sim.problems):
