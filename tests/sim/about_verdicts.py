@@ -81,13 +81,14 @@ class Verdicts(Judge):
         is_written = not self.sim.plan.broken_disk and not self.sim.plan.refusing
         if call.operation in ORDER_OPERATIONS and is_written:
             polls = self._qualified(before)
+            done = PROVED_BY[call.operation]
             if self.sim.spent.get(call.row or 0) == len(before):  # a person retried the row: the newest list counts
-                polls = polls[-1:]
+                polls, done = polls[-1:], set()
             for poll in polls:
                 is_stored = not any(poll.ended_at <= at < poll.ended_at + CLAIM_S for at in self._crashes)
                 known = is_stored and poll.ended_at < call.left_at - CLAIM_S
                 shown = poll.documents[call.argument].status if call.argument in poll.documents else None
-                if known and shown in {CANCELED, *PROVED_BY[call.operation]}:
+                if known and shown in {CANCELED, *done}:
                     self.broken(f"#{call.number} is sent again, and #{poll.number} had shown its order in {shown}")
         if call.operation not in RESTAURANT_OPERATIONS or not before or before[-1].outcome != "unknown":
             return
