@@ -394,4 +394,4 @@ def takes_back(till: Till, shop: Shop) -> None:
     asked = f"SELECT action, withdraw FROM delivery_actions WHERE payment_key = '{doubtful}'"
     assert shop.rows(asked) == [("accept", 1)]
     for verb in ("food_off", "food_on", "food_off"):  # the last one counts, though the first still waits
-        assert till.say(f"{verb} {SOLD_OUT} {KADIKOY}") == [""]
+        assert till.run_at_once(f"{verb} {SOLD_OUT} {KADIKOY}") == [""]

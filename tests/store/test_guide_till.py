@@ -361,7 +361,7 @@ def test_another_till_takes_over_the_tickets_of_a_dead_one_after_a_minute(databa
 
 
 def test_a_stopped_tills_unanswered_order_rings_at_the_others_after_a_minute(database, pos, till):
-    minute_ago = datetime.now(UTC) - timedelta(seconds=61)
+    minute_ago = datetime.now(UTC) - timedelta(seconds=65)
     deliver(database, 1)
     deliver(database, 2, at=minute_ago)
     till.accepts = False
