@@ -286,7 +286,6 @@ bugs(
     "4",
     valid_minutes_are_ignored=(
         outbox_rows.expiry, lambda true, row, view: true(replace(row, valid_minutes=None), view), TOO_OLD),
-    a_look_resolves_nothing=((Reconciler, "resolve"), idle, CRASH),
     a_verdict_has_no_words=(
         actions.finish,
         lambda true, tx, ends, now: true(tx, [(row, replace(end, text=None)) for row, end in ends], now)),
@@ -341,6 +340,7 @@ bugs(
 )  # fmt: skip
 bugs(
     "6",
+    a_look_resolves_nothing=((Reconciler, "resolve"), idle, CRASH),
     doubt_lasts_one_attempt=(retry.is_uncertain, lambda true, history: true(list(history)[-1:]), REFUSED),
     a_sent_row_can_be_taken_back=(
         (outbox_rows, "ENDS"),
