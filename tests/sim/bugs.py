@@ -234,12 +234,6 @@ bugs(
 )  # fmt: skip
 
 
-@bug("1 and 7", (Intake, "take"), 1003)
-async def a_bad_document_stops_the_poll(true: Any, self: Intake, documents: Any, *rest: Any, **how: Any) -> None:
-    if all(document.reason is None for document in documents):
-        await true(self, documents, *rest, **how)
-
-
 bugs(
     "2",
     acknowledged_beside_an_action=(
