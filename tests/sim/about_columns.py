@@ -464,7 +464,8 @@ class ColumnsAreRight(Judge):
         for key, state in self._states.items():
             if self._must_have_ended(key, state, sweep):
                 self.broken(f"order {key} is still open, without news since {state['changed_utc']}")
-            if self._is_old(state, shown) and state["ordered_at"] and state["payload"] is not None:
+            is_news = self._quiet_since.get(key, 0.0) > self.sim.now() - sweep - IN_TIME_S / 2  # a new document
+            if self._is_old(state, shown) and state["ordered_at"] and state["payload"] is not None and not is_news:
                 self.broken(f"order {key} ended at {state['ended_utc']}, and its customer's data is still there")
 
     def _take_over_unheard(self) -> None:

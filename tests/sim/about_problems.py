@@ -12,6 +12,7 @@ from orderbridge.rules.problems import Code
 
 # The log keeps the problems open that these suppress.
 SUPPRESS = {code.value for code in Code if code.kind.cause is not None} | {"contents_outdated", "not_durable"}
+SHARED = "restaurant_closed"  # one row, also if two accounts have the restaurant
 SHOWN = "SELECT code, subject, account, severity FROM delivery_problems"
 
 
@@ -44,7 +45,8 @@ class ProblemsAreShown(Judge):
         if quiet and (lacking := set(self.sim.plan.accounts) - self.sim.taken_out - lamps.keys()):
             self.broken(f"delivery_lamps lacks {lacking}")
         for name, lamp in lamps.items():
-            severities = {row["severity"] for row in rows if row["account"] in {name, None}}
+            ours = [one for one in rows if one["account"] in {name, None} or one["code"] == lamp["code"] == SHARED]
+            severities = {row["severity"] for row in ours}
             wanted = "red" if "severe" in severities else "yellow" if severities else "green"
             starts = wanted == "green" and lamp["code"] is None and not quiet
             if lamp["lamp"] != wanted and not (starts and lamp["lamp"] == "yellow"):

@@ -230,7 +230,6 @@ bugs(
         deliveries.sort, made_otherwise(lambda made: replace(made, changed=made.changed[1:])), LOST),
     a_stored_order_stays_in_quarantine=(quarantine.resolve, nothing, "refused_orders_change_and_are_stored_by_hand"),
     a_document_that_is_no_order_is_forgotten=(quarantine.keep, always(result=False), 1003),
-    an_order_of_another_account_is_not_told=(*muted("order.foreign_delivery"), "an_order_is_listed_for_two_accounts"),
 )  # fmt: skip
 
 
@@ -440,8 +439,6 @@ bugs(
 bugs(
     "8",
     a_dead_line_is_not_told=muted("poll.failed"),
-    a_recovery_is_not_told=muted("poll.recovered"),
-    a_refused_login_is_not_told=(*muted("login.refused"), 1009),
     an_account_without_a_good_poll_is_fine=(
         health._polling, lambda true, account, *of: true(account, *of) if account.last_poll_ok_utc else None, NO_LIST),
     an_accept_that_failed_is_no_problem=(

@@ -496,7 +496,7 @@ async def much_is_refused_given_up_or_late(script: Script) -> None:
     for _ in range(3):
         await script.ended(script.act("close_restaurant", restaurant_id=KADIKOY))
     await script.ended(*rows, script.act("deactivate_food", food_id=1002, restaurant_id=KADIKOY))
-    script.meets("close_restaurant", "refused", "refused", "refused", "http_429", "http_429")
+    script.meets("close_restaurant", "refused", "refused", "refused", "http_429")
     await script.ended(script.act("close_restaurant", restaurant_id=KADIKOY, valid_until_minutes=1))
 
 
