@@ -230,6 +230,7 @@ bugs(
         deliveries.sort, made_otherwise(lambda made: replace(made, changed=made.changed[1:])), LOST),
     a_stored_order_stays_in_quarantine=(quarantine.resolve, nothing, "refused_orders_change_and_are_stored_by_hand"),
     a_document_that_is_no_order_is_forgotten=(quarantine.keep, always(result=False), 1003),
+    an_order_of_another_account_is_not_told=(*muted("order.foreign_delivery"), "an_order_is_listed_for_two_accounts"),
 )  # fmt: skip
 
 
@@ -497,7 +498,6 @@ bugs(
         (AccountsAtWork, "_plan"),
         lambda true, self, one, *waits: (true(self, one, *waits), self._timetable.remove(f"renew {one.name}"))[0],
         TOKEN_ENDS),
-    the_kept_token_is_not_used=((Vault, "open"), nothing),
     a_time_zone_is_believed=(
         tokens.expires, lambda true, said, received, zone: true(said, received - timedelta(3), zone), HANGS),
     a_refused_login_is_tried_again_at_once=(tokens.refusal_wait, always(0.1), 1009),
