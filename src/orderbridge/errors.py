@@ -9,7 +9,6 @@ values, not on exceptions.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Self
 
 from orderbridge.hiding import without_secrets
@@ -147,13 +146,7 @@ class NotSent(MarketplaceError):
 
 
 class LoginRefused(NotSent):
-    """The marketplace refused the credentials, so the request was not sent: try again at `until`."""
-
-    def __init__(
-        self, code: str, detail: str | Message = "", *, until: datetime, http_status: int | None = None
-    ) -> None:
-        super().__init__(code, detail, http_status=http_status)
-        self.until = until
+    """The marketplace refused the credentials, so the request was not sent: try again when the session permits it."""
 
 
 class Unauthorized(MarketplaceError):

@@ -1,7 +1,6 @@
 """Questions at the terminal, in both languages."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -46,7 +45,7 @@ def test_another_language_is_asked_for_again_without_a_word_in_english(monkeypat
 @pytest.mark.parametrize("again", ["n\n", "y\nnew-app\nnew-rest\nn\n"], ids=["goes on", "asks once more"])
 def test_refused_secrets_are_asked_for_again_or_written_as_they_are(again, tmp_path, monkeypatch):
     def refuse(_: Draft) -> None:
-        raise LoginRefused("login_refused", until=datetime(2026, 3, 1, tzinfo=UTC))
+        raise LoginRefused("login_refused")
 
     monkeypatch.setattr(init, "STEPS", ((init.SECRETS, refuse),))
     draft = Draft(file=tmp_path / "orderbridge.toml", language="en", values=SANDBOX | {"database": "sqlite:///pos.db"})

@@ -238,7 +238,7 @@ async def test_an_empty_id_which_would_be_another_path_is_refused_here(client: C
 
 LOGIN_ENDS = [
     UnknownOutcome("timeout"), ServiceFailed("service_error", http_status=500),
-    RateLimited("rate_limited", http_status=429), NotSent("dns_failed"), LoginRefused("login_refused", until=NOW),
+    RateLimited("rate_limited", http_status=429), NotSent("dns_failed"), LoginRefused("login_refused"),
 ]  # fmt: skip
 
 

@@ -105,7 +105,7 @@ async def test_a_401_of_one_call_makes_no_login_if_the_token_has_served_another(
 
 async def test_a_401_of_another_call_does_not_discard_the_polls_token(login: Login) -> None:
     session = a_session(login, token=token("old"), waits=MINUTES)
-    login.error = LoginRefused("x", until=NOW)
+    login.error = LoginRefused("x")
     login.go_on.set()
     with pytest.raises(LoginRefused):
         await session.replace(token("old"), "call")
@@ -148,7 +148,7 @@ async def test_the_old_token_stays_in_use_during_its_renewal(login: Login) -> No
     assert await renewal == token("t1") == await session.token()
 
 
-@pytest.mark.parametrize("error", [NotSent("x"), LoginRefused("x", until=NOW), ServiceFailed("x"), RuntimeError("x")])
+@pytest.mark.parametrize("error", [NotSent("x"), LoginRefused("x"), ServiceFailed("x"), RuntimeError("x")])
 async def test_a_failed_login_fails_all_waiting_calls_and_the_next_call_retries(error: Exception, login: Login) -> None:
     session = a_session(login)
     tasks = [asyncio.create_task(session.token()) for _ in range(3)]

@@ -1,7 +1,6 @@
 """What the end of a poll means for its account."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 from tests.rules.builders import document
@@ -17,7 +16,7 @@ from orderbridge.rules.lifecycle import Statuses
 from orderbridge.rules.poll_ends import Failure, ListRequest, failure_of, listened, longest_listening
 from orderbridge.texts import sentence
 
-REFUSED = LoginRefused("login_refused", "no", until=datetime(2026, 3, 1, tzinfo=UTC), http_status=401)
+REFUSED = LoginRefused("login_refused", "no", http_status=401)
 FAILED = Ended.FAILED
 
 

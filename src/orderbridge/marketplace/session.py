@@ -199,7 +199,8 @@ class Session:
         self._remember(call, held)
         self._held, self._in_place = None, True
         if held.is_doubted and self._is_new(held):
-            raise self._refuse("unauthorized_again", most_s=self._waits.limited_s)
+            self._refuse("unauthorized_again", most_s=self._waits.limited_s)
+            raise LoginRefused("login_refused")
 
     def _is_new(self, held: _Held) -> bool:
         return self._clock.monotonic() - held.since <= JUST_S
@@ -234,7 +235,7 @@ class Session:
     async def _log_in(self) -> Token:
         wait = self._login_at - self._clock.monotonic()
         if wait > 0 and self._credentials_refused:
-            raise self._refused_until_then()
+            raise LoginRefused("login_refused")
         if max(wait, self._line.wait()) > 0:  # an action may have been claimed before the wait began
             raise NotSent("login_failed", Message("net.login_waits"))
         try:
@@ -242,9 +243,8 @@ class Session:
         except MarketplaceError as error:
             self.record_outcome(error)
             if isinstance(error, Unauthorized | Refused):
-                refusal = self._refuse(error.code)
-                status, until = error.http_status, refusal.until
-                raise LoginRefused(refusal.code, error.code, until=until, http_status=status) from error
+                self._refuse(error.code)
+                raise LoginRefused("login_refused", error.code, http_status=error.http_status) from error
             self._put_off(error)
             raise
         self.record_outcome(None)
@@ -271,20 +271,16 @@ class Session:
         self._login_at = self._clock.monotonic() + wait
         self._credentials_refused = False
 
-    def _refuse(self, code: str, most_s: float = math.inf) -> LoginRefused:
+    def _refuse(self, code: str, most_s: float = math.inf) -> None:
         """Set the wait after refused credentials or, for at most `most_s`, after a refused new token."""
         now = self._clock.monotonic()
-        if not (self._credentials_refused and self._login_at > now):  # else it belongs to the same refusal
-            self._refusals += 1
-            wait = min(self._waits.refused(self._refusals), most_s)
-            self._login_at, self._credentials_refused = now + wait, True
-            log = self._log.error if most_s == math.inf or self._refusals == 1 else self._log.debug
-            log("login.refused", code=code, refusals=self._refusals, wait_s=wait, remedy=Message("line.login_refused"))
-        return self._refused_until_then()
-
-    def _refused_until_then(self) -> LoginRefused:
-        wait = self._login_at - self._clock.monotonic()
-        return LoginRefused("login_refused", until=self._clock.now() + timedelta(seconds=wait))
+        if self._credentials_refused and self._login_at > now:  # it belongs to the same refusal
+            return
+        self._refusals += 1
+        wait = min(self._waits.refused(self._refusals), most_s)
+        self._login_at, self._credentials_refused = now + wait, True
+        log = self._log.error if most_s == math.inf or self._refusals == 1 else self._log.debug
+        log("login.refused", code=code, refusals=self._refusals, wait_s=wait, remedy=Message("line.login_refused"))
 
     # ---- outcomes and pauses -----------------------------------------------------------------------------------------
 
