@@ -21,7 +21,7 @@ from orderbridge.jobs.accounts_at_work import AccountsAtWork
 from orderbridge.jobs.context import Context, Kept, is_many
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.health_check import Checkup
-from orderbridge.jobs.journal_writer import journal_of
+from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.poll import Polls
 from orderbridge.jobs.restore_check import RestoreCheck
@@ -95,7 +95,8 @@ class Daemon:
         else:  # a fleet's accounts come later
             self._metrics.know(self.roster.known)
         self.outbox = Outbox(self._context, self.roster)
-        self.journal = journal_of(self._settings, self._clock, inline=self.database.inline)
+        folder, run = settings.journal, self.database.in_own_thread
+        self.journal = None if folder is None else Journal(folder, clock=self._clock, run=run)
         self.own_problems = self._context.own_problems
         self._wire.on_date = self.own_problems.note_date
         self.pulse = Pulse()

@@ -175,7 +175,7 @@ class Shop:
         self.cooldowns.configure(self.settings.marketplace.cooldown_scope, COOLDOWN_S)
         self.cooldowns.add(members)
         folder = self.settings.journal
-        self.journal = None if folder is None else Journal(folder, clock=clock, inline=True)
+        self.journal = None if folder is None else Journal(folder, clock=clock, run=self.database.in_own_thread)
         self.polls = Polls(self.context, self.accounts, not_written=self.outbox.refused, journal=self.journal)
         self.pollers = {name: Poller(account, self.polls) for name, account in self.accounts.items()}
         self._polls_at = dict.fromkeys(self.accounts, 0.0)

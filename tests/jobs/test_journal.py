@@ -13,6 +13,7 @@ from tests.jobs.shop import FakeClock, Shop, raising
 from orderbridge.jobs import journal_writer as jobs_journal
 from orderbridge.store import journal
 from orderbridge.store.journal import Entry
+from orderbridge.store.workers import detached
 from orderbridge.texts import problem_text
 from orderbridge_sandbox import Fault
 
@@ -79,7 +80,7 @@ async def test_a_full_disk_delays_no_order_and_the_journal_catches_up_later(shop
 
 
 async def test_without_a_free_thread_a_document_is_written_later(shop, folder, monkeypatch):
-    shop.journal._inline = False
+    shop.journal._run = detached
     monkeypatch.setattr(threading.Thread, "start", raising(RuntimeError("can't start new thread")))
     orders = [await shop.taken_in()]
     assert shop.journal.error == "can't start new thread"
@@ -88,7 +89,7 @@ async def test_without_a_free_thread_a_document_is_written_later(shop, folder, m
     (problem,) = known.problems()
     assert "TasksMax" in problem_text(problem.code, "en", **problem.facts)[1]
     monkeypatch.undo()
-    shop.journal._inline = True
+    shop.journal._run = shop.database.in_own_thread
     orders.append(await shop.taken_in())
     assert [entry.payment_key for entry in entries(folder)] == [order.key for order in orders]
 
@@ -105,22 +106,14 @@ async def test_documents_beyond_the_limit_are_dropped_and_counted(shop, folder, 
     assert written["documents_missing"] == 7 - len(there) > 0
 
 
-class Hanging:
-    """A disk that does not answer until `go` is set."""
-
-    def __init__(self) -> None:
-        self.go = asyncio.Event()
-
-    async def submit(self, call, *, urgent):
-        await self.go.wait()
-        return call()
-
-    def close(self, *, wait: bool) -> None:
-        pass
-
-
 async def test_a_hanging_disk_delays_one_poll_by_three_seconds_and_no_later_one(shop, folder, clock):
-    shop.journal._inline, shop.journal._workers = False, Hanging()  # type: ignore[assignment]
+    go = asyncio.Event()
+
+    async def hang(call):
+        await go.wait()
+        call()
+
+    shop.journal._run = hang
     orders = [shop.place()]
     before = clock.monotonic()
     assert (await shop.poll()).acknowledged == 1
@@ -130,7 +123,7 @@ async def test_a_hanging_disk_delays_one_poll_by_three_seconds_and_no_later_one(
     before = clock.monotonic()
     assert (await shop.poll()).acknowledged == 1
     assert clock.monotonic() - before < 1
-    shop.journal._workers.go.set()
+    go.set()
     await shop.journal.close()
     assert [entry.payment_key for entry in entries(folder)] == [order.key for order in orders]
     assert shop.journal.since is None

@@ -24,6 +24,7 @@ from orderbridge.rules.problems import Code, Problem
 from orderbridge.store import accounts, high_water
 from orderbridge.store.database import Database
 from orderbridge.store.problem_rows import ProblemsFile
+from orderbridge.store.workers import detached
 from orderbridge.texts import problem_text
 
 MARK_S = -60.0  # the mark was written a minute ago
@@ -45,6 +46,7 @@ class Keeper:
 async def begun(shop: Shop) -> Keeper:
     keeper = Keeper(shop)
     await keeper.check.start()
+    await asyncio.sleep(0)  # the file is written beside
     return keeper
 
 
@@ -147,11 +149,13 @@ async def test_a_copy_that_was_made_safe_before_a_crash_keeps_its_own_wal(shop, 
     """The mark is still that of the newer file, and the tables may lack the last poll."""
     shop.back_up()
     await shop.taken_in()
-    await asyncio.sleep(NOTE_EVERY_S)
+    await asyncio.sleep(2 * NOTE_EVERY_S)
     again = await restore(shop)
     with monkeypatch.context() as crashed:
-        crashed.setattr(high_water, "write_document", lambda *_: None)
-        await begun(again)
+        crashed.setattr(high_water.SidecarWriter, "put", lambda *_: None)
+        before = Keeper(again).check
+        await before.start()
+        before._noting.cancel()
     assert await Keeper(again).check.start() > 0
     files = {path: path.read_bytes() for path in (again.path, again.path.with_name("pos.db-wal"))}
     await again.crash()
@@ -165,6 +169,7 @@ async def test_without_a_mark_nothing_is_reported(shop: Shop, keeper: Keeper, re
     shop.back_up()
     await shop.taken_in()
     await keeper.check.check()
+    await asyncio.sleep(0)  # the file is written beside
     word = json.loads(keeper.word.read_text())
     keeper.word.unlink()
     match how:
@@ -325,7 +330,7 @@ async def test_a_hanging_disk_of_the_mark_is_reported_and_delays_nothing(shop: S
         written.append(document)
 
     monkeypatch.setattr(high_water, "write_document", hangs)
-    file = keeper.check._file = high_water.SidecarWriter(keeper.word)
+    file = keeper.check._file = high_water.SidecarWriter(keeper.word, detached)
     for _ in range(3):
         await shop.taken_in()
         await keeper.check.check()
@@ -343,7 +348,7 @@ async def test_a_hanging_disk_of_the_mark_is_reported_and_delays_nothing(shop: S
 
 
 async def test_a_mark_that_cannot_be_written_for_lack_of_a_thread_is_reported(shop: Shop, keeper: Keeper, monkeypatch):
-    file = keeper.check._file = high_water.SidecarWriter(keeper.word)
+    file = keeper.check._file = high_water.SidecarWriter(keeper.word, detached)
     monkeypatch.setattr(threading.Thread, "start", raising(RuntimeError("can't start new thread")))
     await shop.taken_in()
     await keeper.check.check()

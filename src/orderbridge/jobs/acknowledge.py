@@ -115,7 +115,7 @@ class Acknowledger:
         answer.acknowledging += [asyncio.create_task(self.acknowledge(answer, *order, kept)) for order in ours]
 
     async def acknowledge(
-        self, answer: Answer, key: str, status_id: int | None, kept: "asyncio.Task[bool] | None" = None
+        self, answer: Answer, key: str, status_id: int | None, kept: "asyncio.Task[None] | None" = None
     ) -> None:
         """Acknowledge an order once, after its journal entry `kept`.
 

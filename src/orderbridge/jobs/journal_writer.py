@@ -8,7 +8,7 @@ acknowledged anyway. The missing documents are kept in memory, up to a limit, an
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
@@ -17,7 +17,6 @@ from typing import Any
 
 import structlog
 
-from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.model import Document
@@ -25,7 +24,6 @@ from orderbridge.net.connector import exhausted
 from orderbridge.rules.problems import Code
 from orderbridge.store import journal
 from orderbridge.store.group_commit import Failed, GroupCommit
-from orderbridge.store.workers import Workers
 from orderbridge.texts import say
 
 WITHIN_S = 3.0  # an acknowledgement waits this long for its line, out of 8 s in all
@@ -49,13 +47,12 @@ class _Batch:
 
 
 class Journal:
-    """The journal of one daemon. `inline`: written without a thread, for tests."""
+    """The journal of one daemon. `run` runs a call in a thread, because the disk may hang."""
 
-    def __init__(self, folder: Path, *, clock: Clock, inline: bool = False) -> None:
+    def __init__(self, folder: Path, *, clock: Clock, run: Callable[[Callable[[], object]], Awaitable[object]]) -> None:
         self._folder = folder
         self._clock = clock
-        self._inline = inline
-        self._workers: Workers | None = None  # made at the first write
+        self._run = run
         self._group: GroupCommit[None, None] = GroupCommit(self._write)  # each note asks to write all waiting documents
         self._waiting: deque[_Batch] = deque()
         self._known: dict[str | None, str] = {}  # by order: the digest of its last document
@@ -64,7 +61,7 @@ class Journal:
         self.since: datetime | None = None  # the first failed write; None: it works
         self.error = self._reason = ""
 
-    def keep(self, account: str, documents: Sequence[Document]) -> "asyncio.Task[bool] | None":
+    def keep(self, account: str, documents: Sequence[Document]) -> "asyncio.Task[None] | None":
         """Write these documents. They may be acknowledged when the task is done; None: at once. Never raises."""
         new = [document for document in documents if self._known.get(document.payment_key) != document.digest]
         if not new:
@@ -92,13 +89,12 @@ class Journal:
             size -= batch.size()
             self._lost += len(batch.documents)
 
-    async def _write_within(self, seconds: float) -> bool:
-        """Try to write the waiting documents. Returns False if the disk still hangs after this time."""
+    async def _write_within(self, seconds: float) -> None:
+        """Write the waiting documents, or give up while the disk hangs."""
         written = self._group.add(None)
         await asyncio.wait([written], timeout=seconds)
         if not written.done():
             self._failed(say("log.journal_slow"))
-        return written.done()
 
     async def _write(self, notes: Sequence[None]) -> tuple[list[tuple[None, None]], Failed[None]]:
         """Write all waiting documents; on failure they wait for the next call. Never raises."""
@@ -117,13 +113,6 @@ class Journal:
                 break
             self._worked()
         return [(note, None) for note in notes], []
-
-    async def _run(self, call: Callable[[], object]) -> None:
-        if self._inline:
-            call()
-            return
-        self._workers = self._workers or Workers(1, "journal")
-        await self._workers.submit(call, urgent=False)
 
     # ---- its state ---------------------------------------------------------------------------------------------------
 
@@ -174,18 +163,10 @@ class Journal:
 
     async def close(self) -> None:
         """Try once more to write what waits. A write that hangs ends with the process."""
-        is_hung = False
         if self._waiting or self._group.is_writing:
-            is_hung = not await self._write_within(MOMENT_S if self._hangs() else WITHIN_S)
-        if self._workers is not None:
-            self._workers.close(wait=not is_hung)
+            await self._write_within(MOMENT_S if self._hangs() else WITHIN_S)
 
 
 def _append(folder: Path, batches: Sequence[_Batch], now: datetime) -> None:
     lines = [journal.line(batch.account, document, batch.at) for batch in batches for document in batch.documents]
     journal.append(folder, lines, now)
-
-
-def journal_of(settings: config.Settings, clock: Clock, *, inline: bool) -> Journal | None:
-    """The configured journal, if any."""
-    return None if settings.journal is None else Journal(settings.journal, clock=clock, inline=inline)

@@ -33,7 +33,6 @@ from orderbridge.store.database import BESIDE_S, Database
 from orderbridge.store.dialects.sqlite_file import LAST_WORD
 from orderbridge.store.high_water import HighWater, Older, SidecarWriter, hold_s, is_older
 from orderbridge.store.problem_rows import ProblemsFile
-from orderbridge.store.workers import detached
 from orderbridge.texts import say, text
 
 RECENT = timedelta(days=1)
@@ -60,7 +59,7 @@ class RestoreCheck:
         self._settings, self._database, self._clock = context.settings, context.database, context.clock
         self._accounts, self._kept, self._own_problems = accounts, context.kept, context.own_problems
         path = mark_path(self._settings, self._database)
-        self._file = None if path is None else SidecarWriter(path, inline=self._database.inline)
+        self._file = None if path is None else SidecarWriter(path, self._database.in_own_thread)
         self._found: HighWater | None = None  # by the health check under way
         self._was_lost = False  # the previous daemon lost the database file
         self._hangs = False  # reading a file hangs
@@ -105,9 +104,7 @@ class RestoreCheck:
         if self._file is None:
             return None
         read = partial(high_water.read_mark, self._file.path)
-        if self._database.inline:
-            return read()
-        self._reading = asyncio.ensure_future(detached(read))
+        self._reading = asyncio.ensure_future(self._database.in_own_thread(read))
         await asyncio.wait([self._reading], timeout=BESIDE_S)
         self._hangs = not self._reading.done()
         return self._read()

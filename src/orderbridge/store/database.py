@@ -86,10 +86,8 @@ class Database:
 
         Raises TimeoutError (an OSError) after BESIDE_S.
         """
-        if self.inline:
-            return call()
         async with asyncio.timeout(BESIDE_S):
-            return await detached(call)
+            return await self.in_own_thread(call)
 
     async def wait_until_free(self) -> None:
         """Wait until a writing and a reading thread are free. This sends nothing to the database."""

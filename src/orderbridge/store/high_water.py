@@ -13,11 +13,10 @@ safe and raises the generation above the mark; after a crash it is repeated.
 import asyncio
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,6 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.clock import SystemClock
-from orderbridge.errors import NoThread
 from orderbridge.model import ActionState
 from orderbridge.mounts import give_to_owner_of
 from orderbridge.store.accounts import held, hold, versions
@@ -59,7 +57,6 @@ from orderbridge.store.tables import (
     quarantine,
     unfinished,
 )
-from orderbridge.store.workers import detached
 
 MODE = 0o600
 MAX_BYTES = 8_000_000  # of a file: thousands of problems
@@ -93,13 +90,14 @@ def write_document(path: Path, document: object) -> None:
 class SidecarWriter:
     """Writes one file in a thread. Of several waiting documents only the newest is written.
 
-    Nothing waits for it; `slow_s` shows a disk that hangs. `inline`: without a thread, for tests.
+    Nothing waits for it; `slow_s` shows a disk that hangs.
     """
 
-    def __init__(self, path: Path, *, inline: bool = False) -> None:
+    def __init__(self, path: Path, run: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
+        """`run` runs a call in a thread."""
         self.path = path
         self.error: OSError | None = None  # of the last try
-        self._inline = inline
+        self._run = run
         self._clock = SystemClock()
         self._make: Callable[[], object] | None = None
         self._since: float | None = None  # begin of the write under way
@@ -107,9 +105,6 @@ class SidecarWriter:
 
     def put(self, make: Callable[[], object]) -> None:
         """Write the document that `make` returns (called in the thread) after the current write."""
-        if self._inline:
-            self._write(make)
-            return
         self._make = make
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write_all())
@@ -128,18 +123,11 @@ class SidecarWriter:
         while (make := self._make) is not None:
             self._make, self._since = None, self._clock.monotonic()
             try:
-                await detached(partial(self._write, make))
-            except NoThread as error:
+                await self._run(lambda make=make: write_document(self.path, make()))  # type: ignore[misc]
+                self.error = None
+            except OSError as error:  # also for lack of a thread
                 self.error = error
             self._since = None
-
-    def _write(self, make: Callable[[], object]) -> None:
-        try:
-            write_document(self.path, make())
-        except OSError as error:
-            self.error = error
-        else:
-            self.error = None
 
 
 @dataclass(frozen=True, slots=True)
