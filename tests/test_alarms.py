@@ -85,8 +85,8 @@ class Commands:
         self.heard: list[dict[str, Any]] = []
         self.fails = False
 
-    def run(self, _: list[str], document: bytes) -> str | None:
-        self.heard.append(json.loads(document))
+    def run(self, document: dict[str, Any]) -> str | None:
+        self.heard.append(document)
         return "exit code 1" if self.fails else None
 
     def __call__(self) -> list[tuple[str, str]]:
@@ -96,7 +96,7 @@ class Commands:
 @pytest.fixture
 def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
     commands = Commands()
-    monkeypatch.setattr(Command, "run", lambda _, *call: commands.run(*call))
+    monkeypatch.setattr(Command, "run", lambda _, document: commands.run(document))
     return commands
 
 
@@ -368,8 +368,8 @@ async def test_good_polls_are_pinged_now_and_then_and_a_severe_problem_at_once(l
 
 ANSWERS = {
     "an error": (b"HTTP/1.1 500 No\r\n\r\n", "HTTP 500"),
-    "no HTTP": (b"SSH-2.0\r\n", "ValueError"),
-    "no end": (b"x" * 5000, "ValueError"),
+    "no HTTP": (b"SSH-2.0\r\n\r\n", "broken_answer"),
+    "no end": (b"x" * 200_000, "broken_answer"),
     "silence": (b"", "TimeoutError"),
     "nothing listens": (None, "connection_refused"),
 }

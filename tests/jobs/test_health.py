@@ -138,7 +138,7 @@ async def test_delivery_lamp_has_one_row_for_each_account_also_after_a_restart(s
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """What was reported to the alarm command: event and code."""
     told: list[tuple[str, str]] = []
-    monkeypatch.setattr(Command, "run", lambda _, words, document: told.append((words[0], words[1])))
+    monkeypatch.setattr(Command, "run", lambda _, document: told.append((document["event"], document["code"])))
     return told
 
 

@@ -230,7 +230,7 @@ def alarm() -> None:
 def alarm_test(context: Context) -> None:
     """Run the alarm command once, marked as a test."""
     from orderbridge.clock import SystemClock
-    from orderbridge.jobs.alarms import Command, document_of, send
+    from orderbridge.jobs.alarms import Command, document_of
     from orderbridge.rules.problems import Code, Event, EventKind, Problem, Severity
 
     chosen = context.settings.alarms
@@ -239,7 +239,7 @@ def alarm_test(context: Context) -> None:
     event = Event(EventKind.BEGAN, Problem(Code.ALARM_FAILING, "", SystemClock().now(), Severity.SEVERE))
     document = document_of([event], context.settings.language)
     document |= {"code": "test", "cause": say("alarm.cause"), "remedy": say("alarm.remedy")}
-    failure = send(Command(chosen.command, chosen.command_timeout_seconds, is_shown=True), document)
+    failure = Command(chosen.command, chosen.command_timeout_seconds, is_shown=True).run(document)
     if failure is not None:
         raise click.ClickException(say("alarm.failed", reason=failure))
     click.echo(say("alarm.sent"))

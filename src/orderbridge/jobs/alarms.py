@@ -33,6 +33,7 @@ from orderbridge import __version__, config
 from orderbridge.clock import Clock
 from orderbridge.errors import MarketplaceError, NoThread
 from orderbridge.hiding import hide, without_secrets
+from orderbridge.net.connection import Connection, Trail
 from orderbridge.net.http import Wire
 from orderbridge.rules.problems import ALIKE_LIMIT, Code, Event, EventKind, Key, OpenProblems, Rank, alike
 from orderbridge.store.workers import detached
@@ -43,13 +44,13 @@ AGAIN_S, LONGEST_S = 60.0, 3600.0  # first and longest wait after a failure; the
 CLOSE_S = 1.5
 HIDDEN_VARIABLES = ("ORDERBRIDGE_", "NOTIFY_SOCKET", "WATCHDOG_", "CREDENTIALS_DIRECTORY", "LISTEN_", "JOURNAL_STREAM")
 MARGIN_S = 5.0  # to kill a command after its timeout
+ARGUMENTS = ("event", "code", "subject", "since", "severity", "level")  # of the document
 
 _log = structlog.get_logger(__name__)
 WELL_EVERY_S = 30.0
 FAIL_EVERY_S = 60.0
 TIMEOUT_S = 10.0
 MIN_SECRET = 16  # characters of a path that is hidden; a shorter one may be a common word
-LINE_BYTES = 200  # limit for the status line of an answer over plain HTTP
 
 
 class Ping:
@@ -125,15 +126,12 @@ class Ping:
 
 async def _plain(address: SplitResult, target: str) -> int:
     """Request a loopback address over plain HTTP. Returns the status."""
-    reader, writer = await asyncio.open_connection(address.hostname, address.port or 80, limit=LINE_BYTES)
+    loop, headers = asyncio.get_running_loop(), [(b"Host", address.netloc.encode("ascii"))]
+    _, connection = await loop.create_connection(Connection, address.hostname or "", address.port or 80)
     try:
-        writer.write(f"GET {target} HTTP/1.1\r\nHost: {address.netloc}\r\nConnection: close\r\n\r\n".encode("ascii"))
-        await writer.drain()
-        return int((await reader.readuntil(b"\r\n")).split()[1])
-    except (IndexError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-        raise ValueError(say("net.no_http")) from error
+        return (await connection.ask("GET", target.encode("ascii"), headers, b"", Trail()))[0]
     finally:
-        writer.close()
+        connection.close()
 
 
 class Alarms:
@@ -202,7 +200,7 @@ class Alarms:
         document = document_of(some, self._language)
         try:  # starting or killing a program may hang, too, if its disk does
             async with asyncio.timeout(self._limit_s):
-                self.failure = await detached(partial(send, self._command, document))
+                self.failure = await detached(partial(self._command.run, document))
         except TimeoutError:
             self.failure = say("log.command_late", seconds=f"{self._limit_s:g}")
         except NoThread:
@@ -228,12 +226,6 @@ class Alarms:
             self._failed.pop(one.problem.key, None)
         self._again_at, self._wait_s = self._now if self._failed else math.inf, AGAIN_S
         self._on_sent()
-
-
-def send(command: "Command", document: Mapping[str, Any]) -> str | None:
-    """Run the command. Returns None, or why it failed."""
-    arguments = [str(document[name] or "") for name in ("event", "code", "subject", "since", "severity", "level")]
-    return command.run(arguments, json.dumps(document, ensure_ascii=False).encode())
 
 
 def document_of(some: Sequence[Event], language: str) -> dict[str, Any]:
@@ -277,10 +269,11 @@ class Command:
         self._process: subprocess.Popen[bytes] | None = None
         self._is_over = threading.Event()  # set in another thread
 
-    def run(self, arguments: Sequence[str], document: bytes) -> str | None:
+    def run(self, document: Mapping[str, Any]) -> str | None:
         """Returns None, or a short reason for the failure. Never raises because of the command."""
         if self._is_over.is_set():
             return say("log.command_stopping")
+        arguments = [str(document[name] or "") for name in ARGUMENTS]
         try:
             self._process = subprocess.Popen(  # noqa: S603 - the configured command
                 [*self._words, *arguments],
@@ -294,7 +287,7 @@ class Command:
             return say("log.command_not_started", error=getattr(error, "strerror", None) or type(error).__name__)
         if self._is_over.is_set():  # `end` was called meanwhile
             self.end()
-        return self._ended(self._process, document)
+        return self._ended(self._process, json.dumps(document, ensure_ascii=False).encode())
 
     def _ended(self, process: "subprocess.Popen[bytes]", document: bytes) -> str | None:
         failure = None
