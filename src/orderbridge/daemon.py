@@ -108,7 +108,7 @@ class Daemon:
 
     def _make_jobs(self) -> None:
         known = self.roster.known.keys()
-        self._polls = Polls(self._context, known, not_written=self._refused, journal=self.journal)
+        self._polls = Polls(self._context, known, not_written=self._not_written, journal=self.journal)
         self.restore_check = RestoreCheck(self._context, known)
         self.health = Checkup(self._context, self.roster, self.restore_check)
         self.report = SelfReport(self._context, self.roster.at_work, self.outbox)
@@ -131,9 +131,9 @@ class Daemon:
             begun=self.working.begun,
         )
 
-    def _refused(self) -> int:
-        """The number of outbox rows that the database refuses."""
-        return self.outbox.refused() + len(self.upkeep.closures.refused) + self._kept.holds_rows
+    def _not_written(self) -> int:
+        """The number of outbox rows that the database refuses, or that another session keeps locked."""
+        return self.outbox.not_written() + len(self.upkeep.closures.refused) + self._kept.holds_rows
 
     def _fence(self, connection: Connection) -> None:
         try:

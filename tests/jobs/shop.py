@@ -176,7 +176,7 @@ class Shop:
         self.cooldowns.add(members)
         folder = self.settings.journal
         self.journal = None if folder is None else Journal(folder, clock=clock, run=self.database.in_own_thread)
-        self.polls = Polls(self.context, self.accounts, not_written=self.outbox.refused, journal=self.journal)
+        self.polls = Polls(self.context, self.accounts, not_written=self.outbox.not_written, journal=self.journal)
         self.pollers = {name: Poller(account, self.polls) for name, account in self.accounts.items()}
         self._polls_at = dict.fromkeys(self.accounts, 0.0)
         self._till: sqlite3.Connection | None = None

@@ -264,11 +264,11 @@ async def test_the_poll_is_not_repeated_but_the_next_has_a_good_token(client: Cl
     caught = await error_of(client.current_orders())
     assert (type(caught), caught.code, caught.http_status) == (Unauthorized, "unauthorized", 401)
     assert (service.seen, service.logged_in) == (["GET /api/orders/get-current t0"], 0)
-    await client.obtain_token()
+    await client._session.token_for_poll()
     assert await client.current_orders() == ()
     assert (service.seen[1:], service.logged_in) == (["GET /api/orders/get-current t1"], 1)
     await error_of(client.current_orders())
-    await client.obtain_token()
+    await client._session.token_for_poll()
     caught = await error_of(client.current_orders())
     assert (type(caught), caught.code, caught.http_status) == (Unauthorized, "login_refused", 401)
 

@@ -36,7 +36,7 @@ ACKNOWLEDGE_WITHIN_S = 8.0
 OVER_WITHIN_S = 2.0  # grace after the deadline for a login and the answer
 BETWEEN_NOTES_S = 0.2  # between commits of OKs, which would otherwise block a SQLite file half of the time
 REPEATED = 2  # consecutive failures of one order that are logged as an error
-NAMED = 5  # so many orders of a list are logged one by one, the others in one line
+NAMED = 5  # at most so many orders of one list are logged one by one; one line counts the others
 
 _log = structlog.get_logger(__name__)
 

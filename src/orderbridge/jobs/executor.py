@@ -40,7 +40,7 @@ from orderbridge.actions import argument_of, key_of
 from orderbridge.clock import Clock
 from orderbridge.errors import LoginRefused, MarketplaceError, Over
 from orderbridge.jobs.outcome_writer import Claim, Fresh, OutcomeWriter, Result, about, report, shows_status
-from orderbridge.jobs.postponed import HeldAccounts, is_refused
+from orderbridge.jobs.postponed import HeldAccounts
 from orderbridge.model import Attempt, Outcome, Verdict
 from orderbridge.observe.metrics import ACTION_WAIT_SECONDS
 from orderbridge.rules.outbox_rows import Standing, stands_after
@@ -195,12 +195,9 @@ class Executor:
         if isinstance(why, tuple):
             self._postponed.forget(row.id)
             self._writer.reader.replace(row.id, why)  # its new state may be sent
-            return
-        self.in_doubt |= why is not None  # a failed commit may have succeeded
-        if why is None or is_refused(why):
+        else:
+            self.in_doubt |= why is not None  # a failed commit may have succeeded
             self._postponed.put_aside([(row, why)])
-        else:  # trying again at once would fail, too
-            self._postponed.postpone(row.id)
 
     def _update_queue(self, result: Result, decision: Decision) -> None:
         """Update the queue after a row's outcome was written, and log it."""

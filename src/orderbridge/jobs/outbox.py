@@ -87,8 +87,8 @@ class Outbox:
         finally:
             self.executor.abandon()
 
-    def refused(self) -> int:
-        """The number of rows that the database, or another session's lock, does not let us write."""
+    def not_written(self) -> int:
+        """The number of rows that the database refuses, or that another session keeps locked."""
         return len(self._postponed.stuck())
 
     def release(self, accounts: Collection[str]) -> None:

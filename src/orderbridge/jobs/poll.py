@@ -89,7 +89,7 @@ class Polls:
     ) -> None:
         """`configured`: the current names of all accounts.
 
-        `not_written`: counts outbox rows that the database refuses.
+        `not_written`: counts outbox rows that the database refuses or that another session keeps locked.
         """
         market = context.settings.marketplace
         self.context, self.cooldowns = context, context.kept.cooldowns
@@ -285,7 +285,7 @@ class Poller:
             return wait
         self._account.drop_expired_token()
         try:
-            await self._account.client.obtain_token()
+            await self._account.session.token_for_poll()
         except MarketplaceError as error:
             return await self._failed(error if isinstance(error, NotSent) else _no_login(error), noted=False)
         await self._polls.places.acquire()  # released with the answer

@@ -37,7 +37,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Postponed:
-    """Rows that could not be written. `refused`: those that a trigger or a constraint refused."""
+    """Rows that could not be written.
+
+    `refused`: those that a trigger or a constraint refuses, or that need an object which is missing.
+    """
 
     queue: Queue
     clock: Clock
@@ -66,15 +69,16 @@ class Postponed:
 
         `rows`: the known ones, for the log.
         """
-        refused = {row_id for row_id, error in failed.items() if is_refused(error)}
+        errors = {row_id: error for row_id, error in failed.items() if isinstance(error, DBAPIError)}
+        refused = {row_id for row_id, error in errors.items() if is_refusal(error) or is_broken(error)}
         for row_id in sorted(refused - self.refused):
             facts = about(rows[row_id]) if row_id in rows else {}
-            name, words = type(getattr(failed[row_id], "orig", None)).__name__, say("log.actions_trigger")
+            name, words = type(errors[row_id].orig).__name__, say("log.actions_trigger")
             _log.error("action.database_refused", id=row_id, error=name, remedy=words, **facts)
         self.refused = refused | (self.refused - failed.keys())
         now = self.clock.monotonic()
         for row_id, error in failed.items():
-            if error is None or (isinstance(error, DBAPIError) and is_busy(error)):
+            if error is None or (row_id in errors and is_busy(errors[row_id])):
                 first, last = self._locked.get(row_id, (now, now))
                 self._locked[row_id] = first if now < last + LOCKED_S else now, now
         return {row_id: REFUSED_S if row_id in refused else STUCK_S for row_id in failed}
@@ -85,19 +89,6 @@ class Postponed:
         self._locked.pop(row_id, None)
 
 
-def is_refused(error: Exception | None) -> bool:
-    """Whether the database refuses the write, and will until it is repaired."""
-    return isinstance(error, DBAPIError) and (is_refusal(error) or is_broken(error))
-
-
-@dataclass(slots=True)
-class _Pause:
-    """One paused account. `left`: rows without an explanation so far."""
-
-    search_at: float = 0.0
-    left: list[Entry] = field(default_factory=list)
-
-
 @dataclass(slots=True)
 class HeldAccounts:
     """The paused accounts with rows."""
@@ -106,7 +97,7 @@ class HeldAccounts:
     queue: Queue
     accounts: Mapping[str, Account]
     postponed: Postponed
-    _paused: dict[str, _Pause] = field(default_factory=dict)
+    _paused: dict[str, float] = field(default_factory=dict)  # and when to search each for rows to explain
 
     async def explain(self) -> None:
         """Write into rows of paused accounts, tried or not, what they wait for."""
@@ -117,12 +108,12 @@ class HeldAccounts:
             if account.paused() <= 0:
                 continue
             code = account.session.pause_code()
-            pause = self._begin(name, code)
-            if not pause.left and pause.search_at <= now:
-                waiting = [entry for entry in self.queue.accounts.rows(name) if entry.row.state == ActionState.PENDING]
-                pause.left = [entry for entry in waiting if entry.row.waits_for is None]
-                pause.search_at = now + AGAIN_S
-            entries, pause.left = pause.left[:MAX_EXPLAINED], pause.left[MAX_EXPLAINED:]
+            self._begin(name, code)
+            if self._paused[name] > now:
+                continue
+            waiting = [entry for entry in self.queue.accounts.rows(name) if entry.row.state == ActionState.PENDING]
+            entries = [entry for entry in waiting if entry.row.waits_for is None][:MAX_EXPLAINED]
+            self._paused[name] = now if len(entries) == MAX_EXPLAINED else now + AGAIN_S
             written, failed = await write_batch(self.context.database, partial(self._write, code), entries)
             self.postponed.put_aside([(entry.row, error) for entry, error in failed])
             for entry in written:
@@ -152,11 +143,10 @@ class HeldAccounts:
         waits = (account.paused() for _, account in self._with_rows())
         return min((wait for wait in waits if wait > 0), default=None)
 
-    def _begin(self, name: str, code: str) -> _Pause:
+    def _begin(self, name: str, code: str) -> None:
         if name not in self._paused:
-            self._paused[name] = _Pause()
+            self._paused[name] = 0.0
             _log.warning("account.rows_wait", account=name, rows=self.queue.size(name), code=code)
-        return self._paused[name]
 
     def _end(self, name: str) -> None:
         if self._paused.pop(name, None) is not None:

@@ -88,14 +88,10 @@ class Client:
         """`Open` or `Closed` (docs/interface.md, Endpoints 3)."""
         return await self._get(f"/restaurants/status/get/{_in_path(rest_id)}", read_restaurant_status)
 
-    async def obtain_token(self) -> None:
-        """Obtain a token for the next poll. Raises the errors of a login."""
-        await self._session.token_for_poll()
-
     async def current_orders(self, status_id: int | None = None) -> tuple[Document, ...]:
         """The active orders that are not acknowledged (docs/interface.md, Endpoints 6). Sent once, whatever the answer.
 
-        The request is sent at once: the caller has obtained a token (`obtain_token`) and waited for the rate limit
+        The request is sent at once: the caller has obtained a token (`token_for_poll`) and waited for the rate limit
         (`Wire.wait_for_poll`) before noting the poll. If another call has lost the token meanwhile, this raises
         NotSent. A 401 raises Unauthorized, and the next call logs in. If the token is from a login that has just
         succeeded, the code is login_refused.

@@ -90,7 +90,7 @@ class Polling:
     last_error: str | None = None
     next_poll_utc: datetime | None = None
     not_stored: int = 0  # orders of the last poll that could not even be quarantined
-    not_written: int = 0  # outbox rows of all accounts that the database refused at the last poll
+    not_written: int = 0  # outbox rows of all accounts that could not be written at the last poll
     in_turn_with: str | None = None  # names of accounts with the same cooldown: "a, b", the same text for each
 
 

@@ -136,7 +136,7 @@ class Success:
     """A good poll. `listened_s`: whole seconds of listening since the one before it (store.order_times).
 
     `not_stored`: the number of documents that could not even be quarantined. `not_written`: the number of outbox rows,
-    of all accounts, that the database refuses.
+    of all accounts, that the database refuses or that another session keeps locked.
     """
 
     fingerprint: str
