@@ -236,7 +236,7 @@ class Daemon:
         self._new_outbox = lambda: Outbox(self._context, roster_of(accounts))
         # A group of one: nothing waits for others here.
         self._marks = SimpleNamespace(add=lambda mark: _done(acknowledge._mark_free(self.books, [mark])))
-        self.intake = Intake(account, self._context, (ACCOUNT,))
+        self.intake = Intake(account, self._context, (ACCOUNT,), unresolved=self.books.read, journal=None)
 
     async def _acknowledge(self, key: str, timeout_s: float) -> None:
         if self.answer_to_acknowledgement is not None:

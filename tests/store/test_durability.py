@@ -4,19 +4,20 @@ from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import Connection, event, make_url, text
-from tests.databases import MARIADB, POSTGRESQL, SQLITE, only
+from tests.databases import POSTGRESQL, SQLITE, only
 
 from orderbridge.errors import Message
 from orderbridge.store import inspection as module
 from orderbridge.store.database import Database
-from orderbridge.store.inspection import Durability, failover
+from orderbridge.store.dialects import of
+from orderbridge.store.inspection import Durability
 from orderbridge.texts import sentence
 
 
 def answering(dialect: str, *answers: object) -> SimpleNamespace:
     """A connection to a simulated server with these settings. Those of a real server would affect all its databases."""
-    of, rows = SimpleNamespace(name=dialect), iter(answers)
-    return SimpleNamespace(dialect=of, exec_driver_sql=lambda _: SimpleNamespace(one=lambda: next(rows)))
+    named, rows = SimpleNamespace(name=dialect), iter(answers)
+    return SimpleNamespace(dialect=named, exec_driver_sql=lambda _: SimpleNamespace(one=lambda: next(rows)))
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_each_database_of_the_tests_is_safe(database: Database, logged: list[str]):
     database.write_now(database.durability.ask)
     assert (database.durability.remedy, logged) == (None, [])
-    assert database.read_now(failover) is None, "a server alone loses nothing in a failover"
+    assert database.read_now(database.dialect.failover) is None, "a server alone loses nothing in a failover"
 
 
 def test_unsafe_durability_can_be_accepted_on_mariadb_and_not_on_postgresql():
@@ -92,7 +93,7 @@ def test_standbys_of_a_postgresql():
 
         dialect = SimpleNamespace(name="postgresql", identifier_preparer=SimpleNamespace(quote=str))
         engine = SimpleNamespace(url=make_url("postgresql+psycopg://u@h/d"))
-        found = failover(SimpleNamespace(dialect=dialect, engine=engine, exec_driver_sql=ask))
+        found = of("postgresql").failover(SimpleNamespace(dialect=dialect, engine=engine, exec_driver_sql=ask))
         assert found is None if words is None else words in sentence(found.message)
         assert found is None or found.is_safe is ("is acknowledged" in sentence(found.message))
 
@@ -106,6 +107,6 @@ def test_replicas_of_a_mariadb():
         (on, "semi-synchronous"),
         ({"Slaves_connected": "1", "Rpl_semi_sync_source_status": "ON"}, "semi-synchronous"),
     ):
-        dialect, answer = SimpleNamespace(name=MARIADB), [*settings.items()]
-        found = failover(SimpleNamespace(dialect=dialect, exec_driver_sql=lambda _, answer=answer: answer))
+        answer = [*settings.items()]
+        found = of("mariadb").failover(SimpleNamespace(exec_driver_sql=lambda _, answer=answer: answer))
         assert found is None if words is None else words in sentence(found.message)

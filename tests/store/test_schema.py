@@ -248,7 +248,7 @@ def test_the_first_migration_is_atomic(kind, request):
 def test_the_schema_is_the_first_of_the_search_path(path: str, schema_name: str, blank):
     with blank.engine.connect() as connection:
         connection.exec_driver_sql(f"SET search_path = {path}")
-        lacking = schema.lacks(connection)
+        lacking = blank.dialect.lacks(connection)
     assert lacking is not None
     assert f"ON SCHEMA {schema_name} TO " in lacking[1]
 

@@ -189,7 +189,7 @@ def _schema(checked: Checked) -> Iterator[Finding]:
     database = checked.opened
     found = database.read_now(schema.inspected)
     checked.is_current = found == tables.HEAD
-    if found is None and (lacking := database.read_now(schema.lacks)) is not None:
+    if found is None and (lacking := database.read_now(database.dialect.lacks)) is not None:
         rights, statement = lacking
         yield bad("rights", say("schema.lacks", rights=rights), say("schema.grant", statement=statement))
     elif found is None:
@@ -230,7 +230,7 @@ def _writing(checked: Checked) -> Iterator[Finding]:
 def _promises(checked: Checked) -> Iterator[Finding]:
     unsafe = checked.opened.check_durability()
     yield good("durability", say("check.durable")) if unsafe is None else bad("durability", unsafe)
-    if found := checked.opened.read_now(inspection.failover):
+    if found := checked.opened.read_now(checked.opened.dialect.failover):
         yield (good if found.is_safe else warn)("failover", found.message)
 
 

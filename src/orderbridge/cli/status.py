@@ -41,7 +41,6 @@ from orderbridge.rules.problems import Code
 from orderbridge.store import accounts, orders, overview, reference, schema
 from orderbridge.store.database import Database
 from orderbridge.store.dialects.face import TroubleKind
-from orderbridge.store.inspection import failover
 from orderbridge.store.problem_rows import try_to_write
 from orderbridge.texts import say, sentence
 
@@ -178,7 +177,7 @@ def _parts(
         "outbox": lambda tx: overview.outbox(tx, clock.now()),
         "quarantined": overview.quarantined,
         "pos_seen_utc": overview.pos_seen,
-        "failover": failover,
+        "failover": database.dialect.failover,
         "closed": lambda tx: reference.closed(tx, clock.now()),
     }
     parts: dict[str, Any] = dict.fromkeys(readers)

@@ -25,7 +25,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.config.addresses import sqlite_file
 from orderbridge.errors import Message, OrderbridgeError, StoreError
 from orderbridge.observe import logs
-from orderbridge.store import inspection, schema, write_guards
+from orderbridge.store import schema, write_guards
 from orderbridge.store.database import Database, open_database
 from orderbridge.store.failures import is_busy, is_denied, is_refusal, remedy
 from orderbridge.store.leader import LeaderLock
@@ -255,7 +255,7 @@ def durability(trial: Trial) -> Message:
     """Commits are on disk when they return."""
     if unsafe := trial.database.check_durability():
         raise Unfit(unsafe.key, **unsafe.facts)
-    found = trial.database.read_now(inspection.failover)
+    found = trial.database.read_now(trial.database.dialect.failover)
     return Message("check.durable") if found is None else found.message
 
 

@@ -28,7 +28,7 @@ from orderbridge.jobs.account import Account
 from orderbridge.jobs.acknowledge import ACKNOWLEDGE_WITHIN_S, Acknowledger, Answer, Polled
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.journal_writer import Journal
-from orderbridge.jobs.reconciler import Reconciler, Unresolved, read_unresolved
+from orderbridge.jobs.reconciler import Reconciler, Unresolved
 from orderbridge.marketplace.documents import differs, read_order
 from orderbridge.model import AUTO_MARK, Action, Document, Order, Stored
 from orderbridge.rules import deliveries as rules
@@ -63,8 +63,8 @@ class Intake:
         context: Context,
         configured: Collection[str],
         *,
-        unresolved: Callable[[], Awaitable[Unresolved]] | None = None,
-        journal: Journal | None = None,
+        unresolved: Callable[[], Awaitable[Unresolved]],
+        journal: Journal | None,
     ) -> None:
         self._account, self._configured, self._own_problems = account, configured, context.own_problems
         self._database, self._lanes, self._clock = context.database, context.lanes, context.clock
@@ -72,7 +72,7 @@ class Intake:
         self._orders, self._list_limit = context.settings.orders, context.settings.marketplace.list_limit
         self._lateness = rules.Lateness(self._orders.late_minutes, self._zone)
         self._is_cut = False  # whether a cut list was logged
-        self.reconciler = Reconciler(account.name, context, unresolved or partial(self._database.read, read_unresolved))
+        self.reconciler = Reconciler(account.name, context, unresolved)
         self.acknowledger = Acknowledger(account, context, journal)
         self._learned = context.kept.learned
         self._strangers: set[str] = set()

@@ -134,19 +134,9 @@ class Reimport:
     def read(self, document: Document) -> Order:
         return read_order(document, payment_codes=self.codes, zone=self.zone)
 
-    def store(
-        self,
-        order: Order,
-        account: str,
-        digest: str | None,
-        *,
-        first: datetime,
-        last: datetime,
-        earlier: Collection[str | None],
-    ) -> Decision:
+    def store(self, order: Order, account: str, document: Newest) -> Decision:
         """Store an order by its newest document. Database errors that the order did not cause are raised."""
-        is_due_now = is_due(order.facts.scheduled_for, self.now, self.zone)
-        document = Newest(order.status_id, digest, first, last, earlier, is_due=is_due_now)
+        document = replace(document, is_due=is_due(order.facts.scheduled_for, self.now, self.zone))
         for _ in range(TRIES):
             try:
                 return self.database.write_now(lambda tx: self._write(tx, order, account, document))
@@ -235,7 +225,8 @@ def release(reimport: Reimport, row_id: int) -> list[Released]:
     else:
         order = reimport.read(document)
         first, earlier = min(one.first_seen_utc for one in (newest, *kept)), {one.payload_hash for one in kept}
-        decision = reimport.store(order, newest.account, newest.payload_hash, first=first, last=last, earlier=earlier)
+        whole = Newest(order.status_id, newest.payload_hash, first, last, earlier)
+        decision = reimport.store(order, newest.account, whole)
         reason = "database_refused" if decision == Decision.REFUSED else None
         tried = Released(newest.id, order.payment_key, decision, reason)
     rest = tried if tried.outcome in UNFINISHED else replace(tried, outcome=Decision.SUPERSEDED)
@@ -295,8 +286,8 @@ def _take(reimport: Reimport, kept: Sequence[Entry]) -> Replayed:
     if document is None:
         return Replayed(key, account, at, Decision.BLANKED)
     order = replace(reimport.read(document), status_id=newest.status_id)
-    digests = {one.digest for one in earlier}
-    decision = reimport.store(order, account, newest.digest, first=kept[0].at, last=at, earlier=digests)
+    whole = Newest(order.status_id, newest.digest, kept[0].at, at, {one.digest for one in earlier})
+    decision = reimport.store(order, account, whole)
     if decision == Decision.REFUSED and document.digest == newest.digest:
         _keep(reimport, account, document, at)
     return Replayed(key, account, at, decision, order.facts.order_number, reimport.statuses.name(order.status_id))

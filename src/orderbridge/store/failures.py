@@ -80,14 +80,11 @@ def is_denied(error: DBAPIError) -> bool:
 
 def kind(error: DBAPIError) -> TroubleKind:
     """Why the database cannot be written."""
-    for found, signs in (
-        (TroubleKind.FULL, [one.full for one in _all()]),
-        (TroubleKind.READ_ONLY, [one.read_only for one in _all()]),
-        (TroubleKind.BUSY, [one.busy for one in _all()]),
-    ):
-        if any(_shows(error, some) for some in signs):
-            return found
-    return TroubleKind.FAILING
+    if any(_shows(error, one.full) for one in _all()):
+        return TroubleKind.FULL
+    if any(_shows(error, one.read_only) for one in _all()):
+        return TroubleKind.READ_ONLY
+    return TroubleKind.BUSY if is_busy(error) else TroubleKind.FAILING
 
 
 @cache

@@ -67,7 +67,8 @@ def update_menu(
         if new := [food for food in some if food.food_id not in known]:
             signs = {"account": account, "source": FROM_MENU, "seen_utc": began, "changed_utc": now}
             connection.execute(insert(foods), [asdict(food) | signs for food in new])
-        changed = [values for food in some if (values := _changed(known.get(food.food_id), food, began, now))]
+        there = [(known[food.food_id], food) for food in some if food.food_id in known]
+        changed = [values for row, food in there if (values := _changed(row, food, began, now))]
         if changed:
             connection.execute(_CHANGE, [{"mine": account, **values} for values in changed])
         connection.execute(_SEEN_IN_MENU, {**ids, "at": began, "now": now})
@@ -76,10 +77,8 @@ def update_menu(
     return changes
 
 
-def _changed(row: Row[Any] | None, food: Food, began: datetime, now: datetime) -> dict[str, Any] | None:
+def _changed(row: Row[Any], food: Food, began: datetime, now: datetime) -> dict[str, Any] | None:
     """The parameters of _CHANGE if the menu shows the stored food differently. What it lacks is kept."""
-    if row is None:
-        return None
     is_newer = row.status is not None and began < row.seen_utc <= now
     values = {
         "name": food.name or row.name,

@@ -33,6 +33,7 @@ Written = TypeVar("Written")
 Failed = list[tuple[Note, Exception]]
 # Returns what was written, each note with its answer, and what failed. The row of a note in neither is locked.
 Write = Callable[[Sequence[Note]], Awaitable[tuple[Sequence[tuple[Note, Answer]], Failed[Note]]]]
+Work = Callable[[Connection, Sequence[Note]], Sequence[Written]]  # of one transaction
 # For each failed note the seconds until it is written again; None: its caller gets the error.
 PutOff = Callable[[Failed[Note]], Sequence[float | None]]
 
@@ -135,11 +136,7 @@ class GroupCommit(Generic[Note, Answer]):
 
 
 async def write_group(
-    database: Database,
-    work: Callable[[Connection, Sequence[Note]], Sequence[Written]],
-    notes: Sequence[Note],
-    *,
-    urgent: bool = False,
+    database: Database, work: Work[Note, Written], notes: Sequence[Note], *, urgent: bool = False
 ) -> tuple[list[Written], Failed[Note]]:
     """Write notes together or, if that fails, alone.
 
@@ -174,11 +171,7 @@ def _log_fault(error: Exception) -> None:
 
 
 async def write_batch(
-    database: Database,
-    work: Callable[[Connection, Sequence[Note]], Sequence[Written]],
-    notes: Sequence[Note],
-    *,
-    urgent: bool = False,
+    database: Database, work: Work[Note, Written], notes: Sequence[Note], *, urgent: bool = False
 ) -> tuple[list[Written], Failed[Note]]:
     """Like `write_group`, for a repeated job: only errors of single notes are returned."""
     if not notes:

@@ -14,7 +14,6 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge.errors import Message
 from orderbridge.store.dialects import of
-from orderbridge.store.dialects.face import Failover
 from orderbridge.store.failures import is_busy, is_denied
 from orderbridge.store.tables import metadata
 
@@ -50,11 +49,6 @@ class Durability:
             _log.warning("database.session_changed", remedy=undone)
         self._undone = undone is not None
         return remedy
-
-
-def failover(connection: Connection) -> Failover | None:
-    """The effect of a failover on acknowledged orders; None without a standby."""
-    return of(connection.dialect.name).failover(connection)
 
 
 def lacking_rights(connection: Connection) -> list[str]:

@@ -35,18 +35,18 @@ _EVENT = ("payment_key", "event", "status_id", "status", "detail", "at_utc")
 
 
 _NAMES = {"digest": "payload_hash"}  # columns with another name than the field of Stored
-_STORED = select(*(orders.c[_NAMES.get(one.name, one.name)] for one in fields(Stored))).where(
-    in_list(orders.c.payment_key)
+_WANTED = in_list(orders.c.payment_key)
+_STORED = select(*(orders.c[_NAMES.get(one.name, one.name)] for one in fields(Stored))).where(_WANTED)
+_PAYLOADS = select(orders.c.payment_key, orders.c.payload).where(_WANTED)
+_UNRESOLVED = select(actions.c.payment_key).where(
+    unfinished, actions.c.state == "sending", in_list(actions.c.payment_key)
 )
 
 
 def stored(connection: Connection, keys: Iterable[str]) -> dict[str, Stored]:
     """The stored orders by key; unknown keys are missing."""
-    found = {}
-    for batch in batches(keys):
-        rows: Sequence[Any] = connection.execute(_STORED, {"wanted": batch}).all()
-        found.update({row[0]: Stored(*row) for row in rows})
-    return found
+    found: Iterable[Any] = (row for batch in batches(keys) for row in connection.execute(_STORED, {"wanted": batch}))
+    return {row[0]: Stored(*row) for row in found}
 
 
 def hold(connection: Connection, keys: Iterable[str]) -> tuple[dict[str, Stored], set[str]]:
@@ -61,11 +61,8 @@ def hold(connection: Connection, keys: Iterable[str]) -> tuple[dict[str, Stored]
 
 def payloads(connection: Connection, keys: Iterable[str]) -> dict[str, str | None]:
     """The stored documents of these orders; None if blanked."""
-    found: dict[str, str | None] = {}
-    for batch in batches(keys):
-        rows = connection.execute(select(orders.c.payment_key, orders.c.payload).where(orders.c.payment_key.in_(batch)))
-        found.update({row.payment_key: row.payload for row in rows})
-    return found
+    found = (row for batch in batches(keys) for row in connection.execute(_PAYLOADS, {"wanted": batch}))
+    return {row.payment_key: row.payload for row in found}
 
 
 def has_news_since(connection: Connection, payment_key: str, moment: datetime) -> bool:
@@ -79,13 +76,7 @@ def has_news_since(connection: Connection, payment_key: str, moment: datetime) -
 
 def with_unresolved_rows(connection: Connection, keys: Iterable[str]) -> set[str]:
     """The orders with a row in flight or unresolved, whose delivered status does not count."""
-    found: set[str] = set()
-    for batch in batches(keys):
-        sending = select(actions.c.payment_key).where(
-            unfinished, actions.c.state == "sending", actions.c.payment_key.in_(batch)
-        )
-        found.update(connection.execute(sending).scalars())
-    return found
+    return {key for batch in batches(keys) for key in connection.execute(_UNRESOLVED, {"wanted": batch}).scalars()}
 
 
 def insert_new(

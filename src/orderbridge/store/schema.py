@@ -96,7 +96,7 @@ def _upgrade(connection: Connection) -> bool:
         return False
     if found is None:
         _refuse_unfinished(connection)
-        if (lacking := lacks(connection)) is not None:
+        if (lacking := of(connection.dialect.name).lacks(connection)) is not None:
             rights, statement = lacking
             raise Unusable(
                 "schema.may_not_make",
@@ -118,11 +118,6 @@ def make(connection: Connection) -> None:
     version = f"CREATE TABLE {SCHEMA_VERSION_TABLE} (version_num VARCHAR(32) NOT NULL, {key})"
     insert = f"INSERT INTO {SCHEMA_VERSION_TABLE} VALUES ('{HEAD}')"  # noqa: S608
     execute(connection, [version, insert, *on_version(of(connection.dialect.name))])
-
-
-def lacks(connection: Connection) -> tuple[str, str] | None:
-    """The missing right to create tables, and the statement that grants it."""
-    return of(connection.dialect.name).lacks(connection)
 
 
 def check(connection: Connection) -> None:
