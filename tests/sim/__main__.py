@@ -64,6 +64,7 @@ def _replay(plan: Plan) -> int:
     for violation in sim.violations:
         sys.stderr.write(f"{violation}\n")
     _tell(1, sim.ended_at, time.perf_counter() - began, sim.trace.faults)
+    sys.stderr.write(f"  the program's {sim.transactions} transactions took {sim.transactions_took:.1f} s of it\n")
     return 1 if sim.violations else 0
 
 

@@ -4,6 +4,7 @@ import asyncio
 import heapq
 import itertools
 import sqlite3
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -147,12 +148,15 @@ class _Queue:
         if not self._life.alive or (self._writes and self._waits_for_till(loop)):
             return
         _, _, call, future = heapq.heappop(self._waiting)
+        began = time.process_time()
         try:
             settle = partial(future.set_result, call())
         except Crashed:
             return
         except BaseException as error:  # noqa: BLE001 - it belongs to the caller, whatever it is
             settle = partial(future.set_exception, error)
+        self._sim.transactions += 1
+        self._sim.transactions_took += time.process_time() - began
         if not future.done():
             settle()
         if self._writes:
