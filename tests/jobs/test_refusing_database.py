@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 from tests.jobs.shop import Shop, database_error
 from tests.jobs.test_health import open_codes
 
+from orderbridge.jobs import intake
 from orderbridge.store import actions, unfinished
 from orderbridge_sandbox import Fault
 from orderbridge_sandbox.state import Order
@@ -180,6 +181,18 @@ async def test_a_row_that_a_till_keeps_locked_is_reported_until_it_is_sent(shop:
     await shop.drain()
     await shop.poll()
     assert (shop.row(row)["state"], open_codes(shop)) == ("done", [])
+
+
+async def test_a_cancelled_order_that_a_till_keeps_locked_is_reported(shop: Shop, monkeypatch):
+    order = await cancelled(shop)
+    with monkeypatch.context() as till:
+        till.setattr(intake, "lock", lambda *_: [])
+        for codes in ([], [("not_written", "")]):
+            await shop.poll()
+            assert open_codes(shop) == [*codes, ("unanswered", order.key)]
+    assert not order.acknowledged
+    await shop.poll()
+    assert (open_codes(shop), shop.order(order)["ended_by"]) == ([], "cancelled")
 
 
 @pytest.mark.plays_daemon

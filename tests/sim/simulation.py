@@ -118,8 +118,7 @@ class Sim:
         self.fleet = Fleet(self) if plan.replicas else None
         self._mischief = plan.stream("mischief")
         self._disk = plan.stream("disk")
-        self.disk_took = 0.0  # seconds, of all units of work
-        self.transactions, self.transactions_took = 0, 0.0  # in processor seconds, not in simulated ones
+        self.disk_took, self.transactions_took, self.transactions = 0.0, 0.0, 0  # simulated, and processor seconds
         self.power = Disk(folder, plan.stream("power")) if plan.forgets else None
         self._crashes = list(plan.crashes)
         self._skip = self._crashes[0].skip if self._crashes else 0

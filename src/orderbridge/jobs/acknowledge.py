@@ -46,7 +46,7 @@ class Polled:
     """The result of one poll. `again_in`: seconds until the next one is allowed. `ok`: a whole list was stored.
 
     `result`: how the poll ended (observe.metrics). `stuck`: documents that cannot be acknowledged. `is_full`: these
-    fill the list and may hide others.
+    fill the list and may hide others. `held`: changed orders that another session has locked since the poll before.
     """
 
     again_in: float = 0.0
@@ -60,6 +60,7 @@ class Polled:
     foreign: int = 0
     quarantined: int = 0
     not_stored: int = 0
+    held: int = 0
     acknowledged: int = 0
     dropped: int = 0
     stuck: int = 0

@@ -46,6 +46,7 @@ from orderbridge.texts import say
 CHUNK = 100  # orders in one transaction on SQLite, where it blocks a POS that writes
 SERVER_CHUNK = 250  # on a server, where it locks only rows
 CHUNK_BYTES = 1024 * 1024  # of the documents; parsed, they take many times that
+HELD = "order.held_by_a_till"
 
 _Work = Callable[[Connection, Sequence[Order]], Sequence[Order]]  # returns the written orders
 _Bad = tuple[Document, str]  # with the reason why it is not an order
@@ -169,6 +170,9 @@ class Intake:
         for order in written:
             if self._logged.pop(order.payment_key, None):
                 self._log.info("order.written_after_all", payment_key=order.payment_key)
+        ended = {order.payment_key for order in [*written, *(order for order, _ in failed)]}
+        for key in [order.payment_key for order in fresh if order.payment_key not in ended]:
+            self._wait_for(key, answer)
         kept = []
         for order, error in failed:
             if not isinstance(error, DBAPIError):
@@ -179,6 +183,14 @@ class Intake:
                 answer.counts.stuck += 1
         self.acknowledger.start(answer, kept)
         return len(written) + len(kept)
+
+    def _wait_for(self, key: str, answer: Answer) -> None:
+        """Leave an order that another session has locked unacknowledged until the next poll."""
+        if self._logged.get(key) == HELD:
+            answer.counts.held += 1
+        else:
+            self._logged[key] = HELD
+            self._log.info(HELD, payment_key=key)
 
     # ---- new orders --------------------------------------------------------------------------------------------------
 
@@ -301,10 +313,7 @@ class Intake:
 
         Another account or a sweep may have changed them since they were sorted.
         """
-        free = lock(connection, ORDER, [order.payment_key for order in fresh])
-        if len(free) < len(fresh):  # they wait, unacknowledged, for the next poll
-            self._log.info("orders.held_by_a_till", orders=len(fresh) - len(free))
-        stored = orders.stored(connection, free)
+        stored = orders.stored(connection, lock(connection, ORDER, [order.payment_key for order in fresh]))
         name = self._account.name
         return {key: known for key, known in stored.items() if rules.may_take(known, name, self._configured)}
 

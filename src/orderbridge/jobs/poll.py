@@ -254,7 +254,7 @@ class Poller:
         if asked is None:
             counts.ok, counts.result = True, Outcome.OK
             self._metrics.polled_well(self._account.name, self._clock.now(), answered)
-            seconds, not_written = self._listened(answered), self._polls.not_written()
+            seconds, not_written = self._listened(answered), self._polls.not_written() + counts.held
             good = Success(self._who, self._clock.now(), next_poll, seconds, counts.not_stored, not_written)
             self._account.full_list = counts.stuck if counts.is_full else 0
             if counts.is_full:
