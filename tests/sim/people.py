@@ -190,7 +190,7 @@ class Customers:
         elif status not in ENDED and len(order.history) > 1:
             world.change_status(order.key, 99)
             world.change_status(order.key, self._edits.choice((status, status, 1)))
-        self._sim.trace.note("panel", "flips", key=order.key, status=order.status_id)
+        self._sim.trace.note("panel", "changes_back", key=order.key, status=order.status_id)
 
     def _edit(self, order: Order) -> None:
         """Change an order's contents. It is delivered again with its next status."""
@@ -307,6 +307,7 @@ class Till:
             )
             noted = self._uncommitted_orders if self.connection.in_transaction else self.taken_over
             noted[key] = (revision, own)
+            self._sim.trace.note("till", "takes_over", about=key, revision=revision)
         except sqlite3.OperationalError:
             self.notice()
 

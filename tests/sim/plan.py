@@ -130,7 +130,7 @@ class Plan:
     rule: int | None = None  # the automatic accept's minutes of one restaurant; 0: none
     silence_hours: float = 24  # shortened to minutes
     retention_days: int = 90
-    late: tuple[float, ...] = ()  # a jump of the clock beyond an order's end
+    late: tuple[float, ...] = ()  # the panel changes orders back, after a jump of the clock beyond an order's end
     standby: bool = False  # a second daemon waits for the lead
     reloads: tuple[tuple[float, str], ...] = ()  # SIGHUP with the same configuration, another or a bad one
     refusing: tuple[Span, ...] = ()  # triggers of the POS: see tests.sim.technician
