@@ -9,7 +9,7 @@ import pytest
 from tests.jobs.shop import FakeClock
 
 from orderbridge import config, service
-from orderbridge.daemon import Daemon
+from orderbridge.daemon import START_S, Daemon
 from orderbridge.observe.liveness import Pulse
 
 UNIT = (Path(__file__).parents[2] / "deploy" / "orderbridge.service").read_text("utf-8")
@@ -42,3 +42,4 @@ async def found_after(hung_at: float, clock: FakeClock) -> float:
 @pytest.mark.parametrize("hung_at", [0.0, 0.1, 2.5, 4.9, 5.0, 61.7])
 async def test_a_hanging_writer_is_killed_and_restarted_within_a_minute(hung_at: float, clock: FakeClock):
     assert await found_after(hung_at, clock) + of_unit("WatchdogSec") + of_unit("RestartSec") <= 60
+    assert START_S + of_unit("WatchdogSec") < of_unit("TimeoutStartSec")  # until READY it is not yet watched
