@@ -48,7 +48,7 @@ class DaemonProblems:
         self._dated = float("-inf")
         self._dates: tuple[tuple[datetime, float], ...] = ()  # the last two Date headers with our monotonic time
         self.broken_views: tuple[str, ...] = ()  # at the last health check
-        self.is_held = False  # another program blocked even the read of the last health check
+        self.is_held = False  # another program blocked the last health check's read or write
 
     def begin(
         self,

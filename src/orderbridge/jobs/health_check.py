@@ -150,6 +150,7 @@ class Checkup:
         """Store the open problems and those reported to the command, for the next daemon."""
         if self._found is not None:
             await self._table.store(self._found, self._names().values(), self.history.reported())
+            self.own_problems.is_held = self._table.is_held
 
     def _store_soon(self) -> None:
         """Store in the background, so that the next alarm does not wait for the database."""
@@ -199,7 +200,7 @@ class Checkup:
         self.own_problems.report(Code.ALARM_FAILING, is_open=failure is not None, reason=failure)
         unsafe = self._database.durability.remedy
         try:
-            found = await self._database.read(partial(self._read, now, unsafe))
+            return await self._database.read(partial(self._read, now, unsafe))
         except DBAPIError as error:
             self.own_problems.is_held = is_busy(error)  # a whole table is locked, since locked rows can be read
             known = self._known()
@@ -208,8 +209,6 @@ class Checkup:
             cause = next((one.code for one in known if one.code in NO_DATABASE), None)
             before = (one for key, one in self.history.open().items() if key not in keys)
             return [*known, *(replace(one, behind=cause) for one in before if one.code not in OF_THE_DAEMON)]
-        self.own_problems.is_held = False
-        return found
 
 
 def log_events(some: Sequence[Event], language: str) -> None:

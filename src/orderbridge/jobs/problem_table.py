@@ -34,6 +34,7 @@ from orderbridge.rules.problems import (
 from orderbridge.store import own_tables, problem_rows
 from orderbridge.store.database import Database
 from orderbridge.store.ddl import as_stored
+from orderbridge.store.failures import is_busy
 from orderbridge.store.problem_rows import ProblemsFile, Row, RowKey, as_subject
 from orderbridge.texts import problem_text, say
 
@@ -42,7 +43,6 @@ SILENT = timedelta(seconds=90)  # without a sign of life for this long, no daemo
 SEVERE_RANK = 100  # added to the level of a severe problem
 
 _log = structlog.get_logger(__name__)
-
 
 Rows = dict[RowKey, tuple[Any, Row]]  # with the source of each row, which is made again only when its source changes
 
@@ -58,6 +58,7 @@ class ProblemTable:
         self._file = ProblemsFile(database)
         self._in_file: list[Row] | None = None
         self._next_sign = float("-inf")
+        self.is_held = False  # the last write met a lock, which no till has on our own tables
         self._one_at_a_time = asyncio.Lock()
 
     async def begin(self) -> list[Problem]:
@@ -83,19 +84,18 @@ class ProblemTable:
         async with self._one_at_a_time:
             try:
                 await self.begin()
-                opened: dict[RowKey, Any] = {
-                    row_key(one): (one, reported.get(one.key)) for one in found if one.behind is None
-                }
+                opened = {row_key(one): (one, reported.get(one.key)) for one in found if one.behind is None}
                 statuses: dict[RowKey, Any] = {
                     (name,): (name, one) for name, one in account_statuses(accounts, found).items()
                 }
-                await self._write(
-                    {
-                        own_tables.problems: self._made(own_tables.problems, opened, self._problem_row),
-                        own_tables.lamps: self._made(own_tables.lamps, statuses, self._status_row),
-                    }
-                )
-            except (DBAPIError, Over):
+                made = {
+                    own_tables.problems: self._made(own_tables.problems, opened, self._problem_row),
+                    own_tables.lamps: self._made(own_tables.lamps, statuses, self._status_row),
+                }
+                await self._write(made)
+                self.is_held = False
+            except (DBAPIError, Over) as error:
+                self.is_held = isinstance(error, DBAPIError) and is_busy(error)
                 if any(code in NO_DATABASE for code, _ in reported):
                     await self._keep_in_file(
                         [self._problem_row(one, reported[one.key]) for one in found if one.key in reported]
