@@ -568,16 +568,19 @@ async def test_only_the_proxy_gets_the_proxys_password(wired: Wired, monkeypatch
     (b"407 No", "proxy_refused", "proxy_wrong_password"), (b"502 Bad Gateway", "proxy_refused", "proxy_cannot"),
     (b"403 No", "proxy_refused", "proxy_refused"), (b"", "unreachable", "proxy_unreachable"),
     (b"no http\r\n\r\n", "unreachable", "proxy_unreachable"), (None, "connect_timeout", "proxy_unreachable"),
+    (b"200 OK", "connect_timeout", "proxy_silent"),  # and then nothing, or a page
 ])  # fmt: skip
 async def test_a_request_refused_by_the_proxy_was_not_sent(answer, code, reason, make_wire, monkeypatch) -> None:
     async def talk(line: Line) -> None:
         await line.request()
-        if answer is None:
-            skip(PATIENCE_S)
-            await line.until_closed()
-        else:
+        if answer is not None:
             is_whole = b"http" in answer or not answer
             await line.send(answer if is_whole else b"HTTP/1.1 %b\r\nContent-Length: 0\r\n\r\n" % answer)
+        if code == "connect_timeout":
+            if reason == "proxy_silent":
+                await line.reader.read(1)  # the handshake has begun
+            skip(PATIENCE_S)
+            await line.until_closed()
 
     async with proxy(monkeypatch, talk):
         caught = await error_of(put(make_wire("https://service.invalid")))

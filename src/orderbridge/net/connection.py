@@ -17,6 +17,7 @@ from typing import Final, cast
 import h11
 
 from orderbridge.errors import HELD_BACK, MarketplaceError, Message, NotSent, UnknownOutcome, broken
+from orderbridge.net.proxies import Proxy
 
 HEAD_LIMIT: Final = 100 * 1024  # bytes of an answer's status line and headers
 _AHEAD_LIMIT: Final = 128 * 1024  # received bytes that are not read yet; beyond it, receiving pauses
@@ -35,7 +36,7 @@ class Trail:
         self.sent = sent
         self.may_send = may_send
         self.began = False
-        self.proxy: Message | None = None
+        self.proxy: Proxy | None = None
         self.address = ("", 0)  # host and port of the connection, or of its proxy
 
     def ending(self, code_unsent: str, code_sent: str, detail: str | Message) -> MarketplaceError:

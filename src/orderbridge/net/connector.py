@@ -160,6 +160,7 @@ async def _connect(host: str, port: int, tls: ssl.SSLContext, proxy: Proxy | Non
             if proxy.is_tls:
                 connection = await _secured(connection, tls, proxy.host)
             await _ask_for_tunnel(connection, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", proxy)
+            proxy.has_tunnel = True
         return await _secured(connection, tls, host, _NotTrusted)
     except BaseException:
         connection.close()
@@ -401,13 +402,14 @@ async def _connected(host: str, port: int, ca_file: Path | None, proxy: Proxy | 
 
 
 def _of(error: NotSent, proxy: Proxy | None) -> NotSent:
-    """The error with the proxy's name, if the proxy could not be reached."""
-    if proxy is None or not is_unreached(error):
-        return error
-    detail = Message("net.by_proxy", detail=error.detail, proxy=proxy.name)
-    return NotSent(error.code, detail, reason="proxy_unreachable")
+    """The error with the proxy's name, if nothing was reached through it."""
+    named = error if proxy is None else by_proxy(error, proxy)
+    return error if named.reason == error.reason else named
 
 
-def is_unreached(error: NotSent) -> bool:
-    """Whether the server, or its proxy, could not be reached, and the cause is not on this machine."""
-    return error.code in _UNREACHED and not error.reason.startswith("here_")
+def by_proxy(error: NotSent, proxy: Proxy) -> NotSent:
+    """The error with the proxy's name. If nothing was reached, `reason` says whether the proxy was."""
+    reason = error.reason
+    if error.code in _UNREACHED and not reason.startswith("here_"):  # the cause is not on this machine
+        reason = "proxy_silent" if proxy.has_tunnel else "proxy_unreachable"
+    return NotSent(error.code, Message("net.by_proxy", detail=error.detail, proxy=proxy.name), reason=reason)

@@ -31,7 +31,7 @@ from orderbridge import __version__
 from orderbridge.errors import CLOSED, HELD_BACK, MarketplaceError, Message, NotSent, UnknownOutcome, reading
 from orderbridge.net import connector
 from orderbridge.net.connection import Connection, Trail
-from orderbridge.net.connector import connect, is_looking_up, is_unreached, tls_context
+from orderbridge.net.connector import by_proxy, connect, is_looking_up, tls_context
 from orderbridge.net.proxies import HTTPS_PORT, proxy_for
 
 # Servers close idle connections after 2, 5, 30 or 60 seconds. A request sent at that moment has an unknown outcome, and
@@ -267,9 +267,7 @@ class Wire:
         finally:
             del self._under_way[trail]
         if trail.proxy and isinstance(ending, NotSent):
-            reason = "proxy_unreachable" if is_unreached(ending) else ending.reason
-            detail = Message("net.by_proxy", detail=ending.detail, proxy=trail.proxy)
-            ending = NotSent(ending.code, detail, reason=reason)
+            ending = by_proxy(ending, trail.proxy)
         ending.began = trail.began
         raise ending  # outside the except block: a logged cause may quote headers
 
@@ -341,8 +339,7 @@ class Connections(httpx.AsyncBaseTransport):
         trail.sent = False
         if (connection := self._take()) is None:
             host, port = request.url.raw_host.decode("ascii"), request.url.port or HTTPS_PORT
-            proxy = proxy_for(host, port)
-            trail.proxy = None if proxy is None else proxy.name
+            trail.proxy = proxy = proxy_for(host, port)
             trail.address = (host, port) if proxy is None else (proxy.host, proxy.port)
             connection = await connect(host, port, tls=self._tls, proxy=proxy)
         try:

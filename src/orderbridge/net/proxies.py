@@ -19,15 +19,16 @@ _PORTS = {"http": 80, "https": 443}
 HTTPS_PORT = 443
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Proxy:
-    """A proxy for tunnels. `authorization`, the header's value, holds a password and is never shown."""
+    """A proxy for one tunnel. `authorization`, the header's value, holds a password and is never shown."""
 
     host: str
     port: int
     is_tls: bool = False
     authorization: str = field(default="", repr=False)
     variable: str = ""
+    has_tunnel: bool = False  # it made the tunnel
 
     @property
     def name(self) -> Message:
