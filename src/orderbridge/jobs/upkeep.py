@@ -34,6 +34,7 @@ from orderbridge.store.schema import set_sequences_right
 from orderbridge.texts import problem_text, say
 
 SWEEP_S = 60.0
+SWEEP_AGAIN_S = 5.0  # with more that is due; a large fleet has a million orders a day
 HEALTH_S = 5.0
 STARTS_S = 5.0
 JOBS = ("sweep", "health", "starts", "closures")
@@ -57,10 +58,10 @@ async def today(
     return await database.read(lambda tx: retention.plausible_now(tx, now, zone))
 
 
-async def sweep(database: Database, settings: config.Settings, clock: Clock, late: datetime) -> None:
+async def sweep(database: Database, settings: config.Settings, clock: Clock, late: datetime) -> float:
     """Sweep with one short transaction for each kind of data. Locked rows wait for the next sweep.
 
-    `late`: the time from `today`.
+    `late`: the time from `today`. Returns the seconds until the next sweep.
     """
     now = clock.now()
     if database.dialect.sequence:  # a sequence that was set back would make a till's INSERT fail
@@ -77,6 +78,7 @@ async def sweep(database: Database, settings: config.Settings, clock: Clock, lat
     refused += kept_rows
     if ended or blanked or deleted or refused:
         _log.info("orders.swept", ended=ended, blanked=blanked, deleted=deleted, refused=refused)
+    return SWEEP_S if blanked + deleted < retention.SWEEP else SWEEP_AGAIN_S
 
 
 async def _delete_old(database: Database, settings: config.Settings, late: datetime) -> tuple[int, int]:
@@ -110,8 +112,7 @@ def headline(found: Sequence[Problem], accounts: int, zone: ZoneInfo, language: 
     since = "" if first.since is None else say("status.since", language, time=first.since.astimezone(zone))
     cause, _ = problem_text(first.code, language, **first.facts)
     subject = f"{first.subject}: " if first.subject else ""
-    more = f"+{len(found) - 1}" if len(found) > 1 else ""
-    beside = ", ".join(filter(None, (since, more)))
+    beside = ", ".join(filter(None, (since, f"+{len(found) - 1}" if len(found) > 1 else "")))
     return f"{light}: {subject}{cause}{f' ({beside})' if beside else ''}"
 
 
@@ -195,13 +196,14 @@ class Upkeep:
 
     async def sweep(self) -> float:
         """Sweep. Returns the seconds until the next run."""
+        wait_s = SWEEP_S
         if self._roster.owns(None):
             late = await today(self._database, self._settings, self._clock, self._own_problems.service_now())
-            await sweep(self._database, self._settings, self._clock, late)
+            wait_s = await sweep(self._database, self._settings, self._clock, late)
             if self._journal is not None:
                 await self._journal.tidy(self._settings.orders.retention_days, late)
         await self.learn()
-        return SWEEP_S
+        return wait_s
 
     async def learn(self) -> None:
         """Store what the marketplace has shown, and compare it with the configuration."""
@@ -220,12 +222,10 @@ class Upkeep:
         if self._roster.owns(None):
             now = self._clock.now()
             found = await self._database.read(lambda tx: order_times.due(tx, now, self._zone, self._minutes_of))
-            raises = self._settings.alarms.not_started_minutes > 0
-            note = partial(order_times.note, raises_revision=raises)
+            note = partial(order_times.note, raises_revision=self._settings.alarms.not_started_minutes > 0)
             written, _ = await write_batch(self._database, lambda tx, some: note(tx, now, some), found)
-            for one in written:
-                if one.begins:
-                    _log.info("order.start", payment_key=one.payment_key)
+            for one in (one for one in written if one.begins):
+                _log.info("order.start", payment_key=one.payment_key)
         return STARTS_S
 
     def _minutes_of(self, account: str, restaurant_id: str | None) -> int:
