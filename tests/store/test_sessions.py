@@ -1,11 +1,12 @@
 """Server sessions that end from outside: the pool hands out none of them, and nothing is lost."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
-from tests.databases import MARIADB, POSTGRESQL, SERVERS, only
+from tests.databases import MARIADB, POSTGRESQL, SERVERS, only, poor_user
 from tests.store.samples import SESSION, Pos, end_session, rows
 
 from orderbridge.store.database import Database
@@ -38,6 +39,21 @@ def test_a_session_that_began_under_a_limit_of_the_server_is_not_used_again(used
         used.write_now(lambda tx: tx.execute(slow))
     assert not refused.value.connection_invalidated, "a batch is tried again in parts"
     used.write_now(lambda tx: tx.execute(slow))
+    assert noted(pos) == [100]
+
+
+@only(MARIADB)
+def test_a_session_that_lacked_a_right_is_not_used_again(used, url, pos):
+    """It keeps its rights on the whole database: what is granted concerns only later sessions."""
+    place = f"`{used.engine.url.database}`.*"
+    with (
+        poor_user(url, f"GRANT SELECT ON {place} TO {{name}}") as poor,
+        closing(Database(poor, inline=True)) as without,
+    ):
+        with pytest.raises(DBAPIError, match="INSERT command denied"):
+            without.write_now(note)
+        used.write_now(lambda tx: tx.exec_driver_sql(f"GRANT INSERT ON {place} TO {without.engine.url.username}"))
+        without.write_now(note)
     assert noted(pos) == [100]
 
 

@@ -239,11 +239,11 @@ def _engine(url: str, busy_timeout_s: float, **more: Any) -> Engine:
 
 
 def _end_limited(context: ExceptionContext) -> None:
-    """End a session that may not write or was too slow: it keeps the settings with which it began."""
+    """End a session that may not work or was too slow: it keeps the rights and settings with which it began."""
     error = context.sqlalchemy_exception
     if context.connection is None or not isinstance(error, DBAPIError):
         return
-    if kind(error) is TroubleKind.READ_ONLY or remedy(error).key == "database.time_limit":
+    if kind(error) is TroubleKind.READ_ONLY or is_denied(error) or remedy(error).key == "database.time_limit":
         context.connection.detach()  # closed instead of returned to the pool
 
 

@@ -318,7 +318,7 @@ DIALECT = Dialect(
     full=frozenset({28, 1021, 1114, "No space left"}),
     read_only=frozenset({1036, 1290, 1836, 3100}),
     broken=frozenset({1054, 1146, 1305}),
-    denied=frozenset({1044, 1045, 1142, 1227, 1698}),
+    denied=frozenset({1044, 1045, 1142, 1227, 1698, 1820, 1862, 3118, 4151}),  # also: expired, locked
     remedies={
         PACKET_TOO_LARGE: "database.too_large",
         1049: "database.none_there",
