@@ -24,7 +24,7 @@ from orderbridge import __version__
 from orderbridge.errors import MarketplaceError, NotSent, UnknownOutcome
 from orderbridge.net import connector
 from orderbridge.net.connection import HEAD_LIMIT
-from orderbridge.net.http import Answer, Wire
+from orderbridge.net.http import KEEP_ALIVE_S, Answer, Wire
 from orderbridge.texts import sentence
 
 OK = b'{"status": true, "data": "OK"}'
@@ -220,20 +220,21 @@ async def test_an_untrusted_certificate(which: str, certificates: Certificates, 
     assert which == "old" or re.fullmatch(shown, sentence(caught.detail))
 
 
+async def hang(line: Line) -> None:
+    """In the handshake."""
+    await line.reader.read(1)
+    skip(PATIENCE_S)
+    await line.until_closed()
+
+
 async def test_a_server_that_closes_or_hangs_in_the_handshake(make_wire: MakeWire) -> None:
     async def talk(line: Line) -> None:
         await line.reader.read(1)
         line.reset()
 
-    async def hang(line: Line) -> None:
-        await line.reader.read(1)
-        skip(PATIENCE_S)
-        await line.until_closed()
-
-    async with serving(talk, None) as server:
-        assert await not_sent(put(make_wire(server))) == "tls_failed"
-    async with serving(hang, None) as server:
-        assert await not_sent(put(make_wire(server))) == "connect_timeout"
+    for talks, code in ((talk, "tls_failed"), (hang, "connect_timeout")):
+        async with serving(talks, None) as server:
+            assert await not_sent(put(make_wire(server))) == code
 
 
 async def test_at_a_stop_only_sent_requests_are_awaited(serve: Serve, make_wire: MakeWire, monkeypatch) -> None:
@@ -392,21 +393,6 @@ async def test_whatever_bytes_come_the_next_request_gets_its_own_answer(wired: W
             assert ((await put(wire)).body, script) == (right("next"), [])
 
 
-async def test_an_idle_connection_is_closed_when_its_time_is_over(wired: Wired, monkeypatch) -> None:
-    monkeypatch.setattr("orderbridge.net.http.KEEP_ALIVE_S", 0.01)
-    hung_up = asyncio.Event()
-
-    async def talk(line: Line) -> None:
-        await line.request()
-        await line.send(http_answer(OK))
-        await line.until_closed()
-        hung_up.set()
-
-    async with wired(talk) as (wire, _):
-        await put(wire)
-        await hung_up.wait()
-
-
 @pytest.mark.parametrize("first", ["refused", "silent"])
 async def test_an_address_that_does_not_answer_does_not_hold_up_the_next_one(first: str, wired: Wired, monkeypatch):
     talk, _ = answering(http_answer(OK))
@@ -426,20 +412,24 @@ async def test_an_address_that_does_not_answer_does_not_hold_up_the_next_one(fir
         assert (await put(wire)).body == OK
 
 
-async def test_concurrent_requests_use_one_connection_each_and_a_few_are_kept(wired: Wired) -> None:
-    together, closed = asyncio.Barrier(5), asyncio.Event()
+async def test_concurrent_requests_use_one_connection_each_and_a_few_are_kept_for_a_while(wired: Wired) -> None:
+    together, closed = asyncio.Barrier(5), asyncio.Semaphore(0)
 
     async def talk(line: Line) -> None:
         await line.request()
         await together.wait()
         await line.send(http_answer(OK))
         await line.until_closed()
-        closed.set()
+        closed.release()
 
     async with wired(talk, max_idle=2) as (wire, server):
         await asyncio.gather(*[put(wire) for _ in range(5)])
-        await closed.wait()
+        for _ in range(3):
+            await closed.acquire()
         assert (server.connections, len(idle(wire))) == (5, 2)
+        skip(KEEP_ALIVE_S)
+        for _ in range(2):
+            await closed.acquire()
 
 
 @pytest.mark.parametrize("end", ["timeout", "cancelled", "too large", "broken"])
@@ -576,9 +566,9 @@ async def test_a_request_refused_by_the_proxy_was_not_sent(answer, code, reason,
         if answer is not None:
             is_whole = b"http" in answer or not answer
             await line.send(answer if is_whole else b"HTTP/1.1 %b\r\nContent-Length: 0\r\n\r\n" % answer)
-        if code == "connect_timeout":
-            if reason == "proxy_silent":
-                await line.reader.read(1)  # the handshake has begun
+        if reason == "proxy_silent":
+            await hang(line)
+        elif answer is None:
             skip(PATIENCE_S)
             await line.until_closed()
 
