@@ -57,20 +57,16 @@ _First = tuple[int, int, int, str]  # priority, rows of the account under way, i
 class Entry:
     """One row of the queue.
 
-    `account`: the queue that it waits in; None: not known yet. `expires`: seconds since 1970.
+    `account`: the queue that it waits in; None: not known yet.
     """
 
     row: OutboxRow
     account: str | None
     lane: Lane
     refusal: str | None
-    expires: float
     standing: Standing = Standing.WAITING
     is_next: bool = False  # it is the head of its lane, and due
     seen: int = 0  # the number of the last reading that found it
-
-    def __lt__(self, other: "Entry") -> bool:
-        return self.expires < other.expires
 
     @property
     def is_free(self) -> bool:
@@ -161,8 +157,7 @@ class Queue:
         self._changed: dict[Lane, None] = {}
         self._undirected: set[Lane] = set()  # lanes with a row that was held when the directory changed
         self.accounts = AccountQueues(self._entries)
-        self._waiting: list[tuple[datetime, int]] = []
-        self._expiring: list[Entry] = []
+        self._times: list[tuple[datetime, int]] = []  # a heap: when to review each row again
         self._aside: list[tuple[float, int]] = []  # with the times of their release
         self.frontier: int | None = None  # all rows up to this id are known; None: all rows
         self._beyond: dict[Lane, None] = {}  # lanes whose heads wait until all older rows are known
@@ -215,7 +210,7 @@ class Queue:
         if row.state != ActionState.PENDING:
             refusal = None  # a sent row ends only by an answer, a poll or its expiry
         lane = self._lane(row, account) if refusal is None else ("refused", str(row.id))
-        self._add(Entry(row, account, lane, refusal, expiry(row, self.view).timestamp(), seen=seen))
+        self._add(Entry(row, account, lane, refusal, seen=seen))
         return True
 
     def _lane(self, row: OutboxRow, account: str | None) -> Lane:
@@ -304,13 +299,9 @@ class Queue:
 
     def review_all(self) -> None:
         """Review all lanes, because the clock was set."""
-        self._waiting = []
-        self._collect_expiring()
+        self._times = [(expiry(entry.row, self.view), entry.row.id) for entry in self]
+        heapq.heapify(self._times)
         self._changed = dict.fromkeys(self._lanes)
-
-    def _collect_expiring(self) -> None:
-        self._expiring = list(self._entries.values())
-        heapq.heapify(self._expiring)
 
     def _free(self, entry: Entry) -> None:
         entry.standing = standing_of(entry.row)
@@ -327,7 +318,7 @@ class Queue:
         waiting.append(entry)
         if len(waiting) > 1 and waiting[-2].row.id > entry.row.id:
             waiting.sort(key=lambda one: one.row.id)  # a lower id may be committed later
-        heapq.heappush(self._expiring, entry)
+        heapq.heappush(self._times, (expiry(entry.row, self.view), entry.row.id))
         self._free(entry)
 
     def _remove(self, entry: Entry) -> None:
@@ -342,8 +333,8 @@ class Queue:
         else:
             del self._lanes[entry.lane]
             self._changed.pop(entry.lane, None)
-        if len(self._expiring) > 2 * len(self._entries) + _MOST_OVER:
-            self._collect_expiring()
+        if len(self._times) > 2 * len(self._entries) + _MOST_OVER:  # without those of rows that are over
+            self._times = sorted({time for time in self._times if time[1] in self._entries})
 
     # ---- rows that end unsent ----------------------------------------------------------------------------------------
 
@@ -359,15 +350,9 @@ class Queue:
         return made
 
     def _collect_due(self) -> None:
-        now = self.view.now
-        while self._waiting and self._waiting[0][0] <= now:
-            entry = self._entries.get(heapq.heappop(self._waiting)[1])
+        while self._times and self._times[0][0] <= self.view.now:
+            entry = self._entries.get(heapq.heappop(self._times)[1])
             if entry is not None:
-                self._changed[entry.lane] = None
-        seconds = now.timestamp()
-        while self._expiring and (self._expiring[0].standing is Standing.OVER or self._expiring[0].expires <= seconds):
-            entry = heapq.heappop(self._expiring)
-            if entry.standing is not Standing.OVER:
                 self._changed[entry.lane] = None
 
     def _review(self, waiting: list[Entry], made: list[tuple[OutboxRow, Verdict]]) -> None:
@@ -397,7 +382,7 @@ class Queue:
 
     def _review_at(self, at: datetime | None, row_id: int) -> None:
         if at is not None and at > self.view.now:
-            heapq.heappush(self._waiting, (at, row_id))
+            heapq.heappush(self._times, (at, row_id))
 
     def _begin_end(self, entry: Entry, verdict: Verdict, made: list[tuple[OutboxRow, Verdict]]) -> None:
         """Begin to end a row. It keeps its lane until its end is written, which may have to be postponed."""
@@ -411,7 +396,7 @@ class Queue:
         now, at = self.view.now, head.row.next_attempt_utc
         # A later time than any possible wait means that the clock was set back.
         if at is not None and now < at <= now + self.view.longest_wait:
-            heapq.heappush(self._waiting, (at, head.row.id))
+            heapq.heappush(self._times, (at, head.row.id))
         elif at is not None or head.row.state == ActionState.PENDING:
             head.is_next = True
             if not was_next:
@@ -419,9 +404,6 @@ class Queue:
 
     def due(self) -> datetime | None:
         """When the next row is due or expires; None: never."""
-        while self._expiring and self._expiring[0].standing is Standing.OVER:
-            heapq.heappop(self._expiring)
-        times = [self._waiting[0][0]] if self._waiting else []
-        if self._expiring:
-            times.append(expiry(self._expiring[0].row, self.view))
-        return min(times, default=None)
+        while self._times and self._times[0][1] not in self._entries:
+            heapq.heappop(self._times)
+        return self._times[0][0] if self._times else None
