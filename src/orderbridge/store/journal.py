@@ -31,8 +31,7 @@ from orderbridge.store.ddl import time_text
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600  # customers' data
 AHEAD = timedelta(days=2)  # files dated further ahead of the clock are not continued
-SUFFIX = ".jsonl"
-_NAME = re.compile(r"\d{4}-\d\d-\d\d\.jsonl")
+_NAME = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\.jsonl", re.ASCII)
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _HEAD = re.compile(
     rb'\{"payment_key":"([0-9a-f-]{36})","account":"([a-z0-9_.-]{1,64})","at":"([0-9 :.-]{23})",'
@@ -77,9 +76,8 @@ def _escaped(raw: bytes) -> bytes:
 def append(folder: Path, lines: Sequence[bytes], now: datetime) -> None:
     """Append lines durably. Raises OSError, and then none of them is in the file."""
     _make(folder)
-    today = now.astimezone(UTC).date()
-    newest = max((day for day in map(_day, files(folder)) if day <= today + AHEAD), default=today)
-    path = folder / f"{max(today, newest)}{SUFFIX}"
+    today, most = _name(now.astimezone(UTC).date()), _name(now.astimezone(UTC).date() + AHEAD)
+    path = folder / max([today, *(file.name for file in files(folder) if file.name <= most)])
     is_new = not path.exists()
     with _locked(path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as descriptor:
         size = os.fstat(descriptor).st_size
@@ -132,19 +130,15 @@ def _locked(path: Path, how: int) -> Iterator[int]:
 def files(folder: Path, since: date | None = None) -> list[Path]:
     """The journal's files from that day on, oldest first; empty without a folder."""
     try:
-        named = [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and _day(path) != date.min]
-        found = [path for path in named if since is None or _day(path) >= since]
+        named = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
+        found = [path for path in named if since is None or path.name >= _name(since)]
     except FileNotFoundError:
         return []
     return sorted(found, key=lambda path: path.name)
 
 
-def _day(path: Path) -> date:
-    """The day in the file's name; the earliest date if there is none."""
-    try:
-        return date.fromisoformat(path.name.removesuffix(SUFFIX))
-    except ValueError:
-        return date.min
+def _name(day: date) -> str:
+    return f"{day}.jsonl"
 
 
 def entries(paths: Iterable[Path]) -> Iterator[Entry | None]:
@@ -219,7 +213,7 @@ def _overwrite(descriptor: int, line: bytes, begin: int, place: int) -> bool:
 
 def remove_old(folder: Path, before: date) -> int:
     """Delete the files of earlier days. Returns how many. Raises OSError."""
-    old = [path for path in files(folder) if _day(path) < before]
+    old = [path for path in files(folder) if path.name < _name(before)]
     for path in old:
         path.unlink(missing_ok=True)
     return len(old)
