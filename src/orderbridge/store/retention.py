@@ -68,31 +68,20 @@ def _is_old(before: datetime) -> ColumnElement[bool]:
 
 def blank_old(connection: Connection, keys: Sequence[str], *, before: datetime) -> list[str]:
     """Blank customers' data of these orders and their actions. Returns those that were still old and not locked."""
-    blanked = [
-        key
-        for key in sorted(lock(connection, ORDER, keys))
-        if connection.execute(
-            update(orders).where(orders.c.payment_key == key, _is_old(before)).values(dict.fromkeys(_BLANKED))
-        ).rowcount
-    ]
-    blank_around(connection, blanked)
-    return blanked
+    return _blank(connection, keys, _is_old(before))
 
 
-def blank_around(connection: Connection, keys: Sequence[str]) -> None:
-    """Blank customers' data in the items of these orders, and answers to their actions."""
-    for batch in batches(keys):
+def _blank(connection: Connection, keys: Sequence[str], *conditions: ColumnElement[bool]) -> list[str]:
+    """Blank these orders, their items, and the answers to their actions. Returns those that were not locked."""
+    empty = update(orders).values(dict.fromkeys(_BLANKED)).where(*conditions)
+    free = sorted(lock(connection, ORDER, keys))
+    blanked = [key for key in free if connection.execute(empty.where(orders.c.payment_key == key)).rowcount]
+    for batch in batches(blanked):
         connection.execute(update(items).where(items.c.payment_key.in_(batch)).values(dict.fromkeys(_BLANKED_OF_ITEMS)))
         rows = connection.execute(select(actions.c.id).where(actions.c.payment_key.in_(batch))).scalars().all()
         # By ids, because MariaDB would read all attempts for a subquery.
         connection.execute(update(attempts).where(attempts.c.action_id.in_(rows)).values(detail=None))
-
-
-def blank_order(connection: Connection, payment_key: str) -> None:
-    """Blank the customer's data of one order, whatever its state."""
-    connection.execute(update(orders).where(orders.c.payment_key == payment_key).values(dict.fromkeys(_BLANKED)))
-    connection.execute(update(events).where(events.c.payment_key == payment_key).values(detail=None))
-    blank_around(connection, [payment_key])
+    return blanked
 
 
 # ---- records ---------------------------------------------------------------------------------------------------------
@@ -232,12 +221,10 @@ def _documents(connection: Connection, wanted: set[str], keys: set[str]) -> list
 
 def blank(connection: Connection, keys: Sequence[str], *, with_open: bool) -> list[str]:
     """Blank the customer's data of these orders. Returns those that were not locked."""
-    free = sorted(lock(connection, ORDER, keys))
-    rows = connection.execute(select(orders.c.payment_key, orders.c.ended_utc).where(orders.c.payment_key.in_(free)))
-    chosen = [row.payment_key for row in rows if with_open or row.ended_utc is not None]
-    for key in chosen:
-        blank_order(connection, key)
-    return chosen
+    blanked = _blank(connection, keys, *([] if with_open else [literal_column(ENDED)]))
+    for batch in batches(blanked):
+        connection.execute(update(events).where(events.c.payment_key.in_(batch)).values(detail=None))
+    return blanked
 
 
 def scrub(engine: Engine) -> None:
