@@ -12,6 +12,7 @@ take such bytes for its own answer.
 import asyncio
 import select
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, cast
 
 import h11
@@ -26,18 +27,18 @@ _AT_ONCE: Final = 64  # pieces of an answer that are read without a pause (one p
 Header = tuple[bytes, bytes]
 
 
+@dataclass(slots=True, eq=False)
 class Trail:
-    """The progress of a request: whether it was sent, whether its answer began, and its proxy."""
+    """The progress of a request: whether it was sent, whether its answer began, and its proxy.
 
-    __slots__ = ("address", "began", "may_send", "proxy", "sent")
+    `may_send` is called once the connection is established, before the first byte is sent.
+    """
 
-    def __init__(self, *, sent: bool = False, may_send: Callable[[], bool] = lambda: True) -> None:
-        """`may_send` is called once the connection is established, before the first byte is sent."""
-        self.sent = sent
-        self.may_send = may_send
-        self.began = False
-        self.proxy: Proxy | None = None
-        self.address = ("", 0)  # host and port of the connection, or of its proxy
+    sent: bool = False
+    may_send: Callable[[], bool] = lambda: True
+    began: bool = False
+    proxy: Proxy | None = None
+    address: tuple[str, int] = ("", 0)  # host and port of the connection, or of its proxy
 
     def ending(self, code_unsent: str, code_sent: str, detail: str | Message) -> MarketplaceError:
         return UnknownOutcome(code_sent, detail) if self.sent else NotSent(code_unsent, detail)
