@@ -38,13 +38,13 @@ def open_now(shop: Shop) -> list[Problem]:
 
 
 async def test_a_closed_restaurant_is_reported_at_its_usual_hours(shop: Shop):
-    await read_lists(shop.account, shop.database, shop.names, Common(shop.clock))
+    await read_lists(shop.account, shop.names, Common())
     shop.world.close_restaurant(KADIKOY)
 
     async def seen(minutes: float) -> list[tuple[str, str | None]]:
         await asyncio.sleep(60 * minutes)
         await shop.poll()
-        await read_statuses(shop.account, shop.database, shop.clock)
+        await read_statuses(shop.account)
         return [(str(one.code), one.facts.get("who")) for one in open_now(shop)]
 
     assert await seen(0) == await seen(29) == []

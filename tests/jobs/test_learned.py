@@ -46,7 +46,7 @@ async def a_day(shop: Shop) -> None:
     await shop.verdict(shop.act("accept", orders[1], preparing_time=240))
     await shop.verdict(shop.act("open_restaurant", restaurant_id="99999999-9999-4999-8999-999999999999"))
     await shop.verdict(shop.act("deactivate_food", food_id=999_999, account="chain"))
-    await read_menu(shop.account, shop.database, shop.clock)
+    await read_menu(shop.account)
     shop.world.cancel_by_customer(orders[2].key)
     await shop.poll()
 

@@ -22,7 +22,7 @@ FAULTS = {
 
 
 async def read(shop: Shop, name: str = "") -> float:
-    return await read_menu(shop.accounts[name or shop.names[0]], shop.database, shop.clock)
+    return await read_menu(shop.accounts[name or shop.names[0]])
 
 
 def shown(shop: Shop) -> list[tuple[object, ...]]:

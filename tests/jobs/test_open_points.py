@@ -130,7 +130,7 @@ class Day:
         await self.shop.drain()
 
     async def play(self) -> None:
-        await read_lists(self.shop.account, self.shop.database, tuple(self.shop.accounts), Common(self.shop.clock))
+        await read_lists(self.shop.account, tuple(self.shop.accounts), Common())
         await self.quiet()
         await self.morning()
         await self.noon()

@@ -23,7 +23,7 @@ EMPTY = {"get_restaurants": b"[]", "get_cancel_reasons": b"[]", "get_variables":
 
 async def lists(shop: Shop, name: str = "") -> bool:
     account = shop.accounts[name or shop.names[0]]
-    return await read_lists(account, shop.database, tuple(shop.accounts), Common(shop.clock))
+    return await read_lists(account, tuple(shop.accounts), Common())
 
 
 @pytest.mark.interface("Payment and shipping methods", "Endpoints 2", "Authentication 3")
@@ -39,15 +39,15 @@ async def test_all_lists_are_there_after_one_reading(open_shop):
 
 async def test_lists_common_to_all_accounts_are_requested_once(open_shop):
     shop = await open_shop("kadikoy", "chain")
-    common = Common(shop.clock)
+    common = Common()
     shop.world.faults.add(Fault(operation="get_variables", status=500, times=1))
-    came = [await read_lists(account, shop.database, shop.names, common) for account in shop.accounts.values()]
+    came = [await read_lists(account, shop.names, common) for account in shop.accounts.values()]
     assert came == [False, True]  # the first one failed on the way, so the second one asked
-    assert await read_lists(shop.account, shop.database, shop.names, common)
+    assert await read_lists(shop.account, shop.names, common)
     asked = shop.operations("get_restaurants", "get_cancel_reasons", "get_variables")
     assert asked == [*["get_restaurants", "get_cancel_reasons", "get_variables"] * 2, "get_restaurants"]
     await asyncio.sleep(COMMON_S)
-    assert await read_lists(shop.account, shop.database, shop.names, common)
+    assert await read_lists(shop.account, shop.names, common)
     assert len(shop.calls("get_variables")) == 3
 
 
@@ -63,11 +63,11 @@ async def test_a_list_that_another_account_writes_at_the_same_moment_is_left_to_
 @pytest.mark.parametrize("operation", SHORTER)
 async def test_a_list_that_lacks_known_entries_is_requested_again_before_their_deletion(open_shop, operation, answers):
     shop = await open_shop("chain")
-    common = Common(shop.clock)
+    common = Common()
 
     async def lists_again() -> bool:
         await asyncio.sleep(60)
-        return await read_lists(shop.account, shop.database, shop.names, common)
+        return await read_lists(shop.account, shop.names, common)
 
     assert await lists_again()
     before = [shop.rows(f"SELECT * FROM {table}") for table in LISTS]
@@ -89,10 +89,10 @@ async def test_the_status_of_a_restaurant_with_a_row_in_flight_is_not_requested(
     shop = await open_shop("chain")
     await lists(shop)
     assert shop.lanes.take((Subject.RESTAURANT, ATASEHIR))
-    await read_statuses(shop.account, shop.database, shop.clock)
+    await read_statuses(shop.account)
     assert stored_statuses(shop) == {USKUDAR: "Open", ATASEHIR: None}
     shop.lanes.free((Subject.RESTAURANT, ATASEHIR))
-    await read_statuses(shop.account, shop.database, shop.clock, only={ATASEHIR})
+    await read_statuses(shop.account, only={ATASEHIR})
     assert stored_statuses(shop)[ATASEHIR] == "Open"
 
 
@@ -105,7 +105,7 @@ async def test_the_time_and_the_author_of_a_closing_are_stored(shop: Shop):
     seen = []
 
     async def read() -> None:
-        await read_statuses(shop.account, shop.database, shop.clock)
+        await read_statuses(shop.account)
         seen.append(tuple(shop.one("SELECT status, status_by, status_since_utc FROM delivery_restaurants").values()))
 
     await read()
@@ -129,7 +129,7 @@ async def test_a_status_that_cannot_be_read_harms_no_other(open_shop):
     shop = await open_shop("chain")
     await lists(shop)
     shop.world.faults.add(Fault(operation="get_restaurant_status", status=500, argument=USKUDAR))
-    await read_statuses(shop.account, shop.database, shop.clock)
+    await read_statuses(shop.account)
     assert stored_statuses(shop) == {USKUDAR: None, ATASEHIR: "Open"}
 
 

@@ -12,6 +12,7 @@ from tests.jobs.shop import FakeClock, database_error
 from orderbridge.errors import FileLost
 from orderbridge.jobs.timetable import AFTER_FAULT_S, MIN_WAIT_S, SPARE_TIMES, Timetable
 from orderbridge.observe.liveness import Pulse
+from orderbridge.observe.metrics import Metrics
 
 HOURS = (3600.0, -7200.0, 3600.0)
 CRASHED, LOCKED = [("error", "job.crashed")], database_error()
@@ -29,7 +30,7 @@ async def timetable(clock, database, monkeypatch, caplog) -> AsyncIterator[Timet
     now = SimpleNamespace(now=lambda zone: clock.now().astimezone(zone))
     for part in ("schedulers.base", "executors.base", "triggers.date"):
         monkeypatch.setattr(f"apscheduler.{part}.datetime", now)
-    timetable = Timetable(clock, database, Pulse(), longest_s=lambda: 500.0)
+    timetable = Timetable(clock, database, Pulse(), longest_s=lambda: 500.0, metrics=Metrics())
     yield timetable
     timetable.close()
     assert [record.getMessage() for record in caplog.get_records("call") if record.name.startswith("apscheduler")] == []

@@ -15,7 +15,8 @@ from tests.sim.plan import ACCEPT_MINUTES, ACCEPT_STEPS
 from tests.sim.reading import Document
 from tests.sim.simulation import TICK_S
 
-from orderbridge.jobs.accounts_at_work import LISTS_AGAIN_S, STATUSES_S
+from orderbridge.jobs.accounts_at_work import LISTS_AGAIN_S
+from orderbridge.jobs.lists import STATUSES_S
 from orderbridge_sandbox import rules
 from orderbridge_sandbox.scenery import KADIKOY
 

@@ -39,7 +39,7 @@ class Account:
 
     def __init__(self, settings: config.Account, context: Context, wire: Wire) -> None:
         clock, random = context.clock, context.random
-        self._context = context
+        self.context = context
         self.settings = settings
         self.name, self.fingerprint, self.application = settings.name, settings.fingerprint, settings.application
         self.on_token: Callable[[Token], None] = lambda _: None
@@ -67,22 +67,21 @@ class Account:
         count = partial(context.metrics.count, REQUESTS)
         self.session = Session(self._log_in, clock=clock, waits=waits, name=self.name, on_outcome=count)
         self.paused = self.session.paused  # seconds for which this account can send nothing
-        self.lanes, self.learned = context.lanes, context.kept.learned
         database = context.database
         self.client = Client(
             wire,
             self.session,
             thread=database.in_thread,
             own_thread=database.in_own_thread,
-            on_failed=self.learned.failed,
+            on_failed=context.kept.learned.failed,
         )
         hide(self._app_secret)
         hide(self._rest_secret)
 
     async def start(self) -> None:
         """Register the account in the database and restore its stored token."""
-        await self._context.database.run(lambda tx: accounts.register(tx, [Entry(self.fingerprint, self.name)]))
-        self.restore_token((await self._context.database.read(accounts.kept_tokens)).get(self.fingerprint))
+        await self.context.database.run(lambda tx: accounts.register(tx, [Entry(self.fingerprint, self.name)]))
+        self.restore_token((await self.context.database.read(accounts.kept_tokens)).get(self.fingerprint))
 
     def restore_token(self, kept: Any) -> None:
         """Start the account, with the stored token if the row `kept` holds a valid one."""
@@ -123,15 +122,15 @@ class Account:
         try:
             grant = await login(self.wire, app_secret_key=self._app_secret, rest_secret_key=self._rest_secret)
         except MarketplaceError as error:
-            self._context.metrics.count(LOGINS, error.outcome)
+            self.context.metrics.count(LOGINS, error.outcome)
             raise
-        self._context.metrics.count(LOGINS, Outcome.OK)
+        self.context.metrics.count(LOGINS, Outcome.OK)
         hide(grant.access_token, instead_of=self._hidden)
         self._hidden = grant.access_token
         now = self._clock.now()
-        token = Token(grant.access_token, now, tokens.expires(grant.expiration_date, now, self._context.zone))
+        token = Token(grant.access_token, now, tokens.expires(grant.expiration_date, now, self.context.zone))
         try:
-            await self._context.tokens.add((self._vault, token))
+            await self.context.tokens.add((self._vault, token))
         except DBAPIError as error:  # this run can still use the token
             _log.warning("login.token_not_kept", account=self.name, error=type(error.orig).__name__)
         self._renewal_failed = False

@@ -45,7 +45,6 @@ LEAVE_S = 30.0  # for work in flight; then it is cancelled, and the account's ne
 JOBS = ("poll", "lists", "statuses", "status", "menu", "renew")
 LISTS_S = 24 * 3600.0
 LISTS_AGAIN_S = 60.0  # after a failure
-STATUSES_S = 300.0
 STATUS_AGAIN_S = 1.0  # after a restaurant was opened or closed
 LISTS_LATER_S, STATUSES_LATER_S, MENU_LATER_S = 0.5, 2.0, 4.0  # after the first poll: orders come first
 MENUS_AT_ONCE = 4  # in this process, because one can be large
@@ -74,7 +73,7 @@ class AccountsAtWork:
         self._pollers: dict[str, Poller] = {}
         self._is_fleet = context.settings.fleet.from_database  # another process may have polled a new account just now
         self._database, self._clock = context.database, context.clock
-        self._common = Common(context.clock)
+        self._common = Common()
         self._asked: defaultdict[str, set[str]] = defaultdict(set)  # by account: restaurants whose status is read soon
         self._menus = asyncio.Semaphore(MENUS_AT_ONCE)
         self._begun: set[str] = set()  # accounts whose first poll was made, or tried
@@ -215,7 +214,7 @@ class AccountsAtWork:
         self._pollers[name] = poller = Poller(account, self._polls)
         plan(f"poll {name}", late_s, partial(self._poll, account, poller), vital=True)
         plan(f"lists {name}", lists_late_s + LISTS_LATER_S, partial(self._read_lists, account))
-        plan(f"statuses {name}", lists_late_s + STATUSES_LATER_S, partial(self._read_statuses, account))
+        plan(f"statuses {name}", lists_late_s + STATUSES_LATER_S, partial(read_statuses, account))
         plan(f"menu {name}", lists_late_s + MENU_LATER_S, partial(self._read_menu, account))
 
     def _plan_renewal(self, account: Account, _: Token) -> None:
@@ -244,21 +243,17 @@ class AccountsAtWork:
 
     async def _read_lists(self, account: Account) -> float:
         were_known = account.restaurants_known
-        are_whole = await read_lists(account, self._database, self._roster.known, self._common)
+        are_whole = await read_lists(account, self._roster.known, self._common)
         if account.restaurants_known and not were_known:
             self._outbox.wake()  # rows may wait for this
         return LISTS_S if are_whole else LISTS_AGAIN_S
 
-    async def _read_statuses(self, account: Account) -> float:
-        await read_statuses(account, self._database, self._clock)
-        return STATUSES_S
-
     async def _read_menu(self, account: Account) -> float:
         async with self._menus:
-            return await read_menu(account, self._database, self._clock)
+            return await read_menu(account)
 
     async def _read_asked(self, account: Account) -> None:
-        await read_statuses(account, self._database, self._clock, only=self._asked.pop(account.name, ()))
+        await read_statuses(account, only=self._asked.pop(account.name, ()))
 
     async def _renew(self, account: Account) -> float | None:
         if (wait := account.renew_in()) is not None and wait <= 0:

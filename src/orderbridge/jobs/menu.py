@@ -12,7 +12,6 @@ from functools import partial
 import structlog
 from sqlalchemy.exc import IntegrityError
 
-from orderbridge.clock import Clock
 from orderbridge.errors import MarketplaceError
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.learned import Point
@@ -20,7 +19,6 @@ from orderbridge.model import Menu, Outcome
 from orderbridge.rules.deliveries import USUAL_PAGES
 from orderbridge.store import foods
 from orderbridge.store.accounts import note_poll
-from orderbridge.store.database import Database
 
 EVERY = timedelta(minutes=30)  # docs/interface.md, Limits
 LONGEST = timedelta(hours=6)  # after failures
@@ -31,11 +29,11 @@ MAX_LOGGED = 20  # changed foods that are logged by themselves
 _log = structlog.get_logger(__name__)
 
 
-async def read_menu(account: Account, database: Database, clock: Clock) -> float:
+async def read_menu(account: Account) -> float:
     """Read the menu if it is due. Returns the seconds until the next try."""
     if account.paused() > 0:
         return AGAIN_S
-    began = clock.now()
+    database, began = account.context.database, account.context.clock.now()
     wait = await database.run(
         lambda tx: foods.reserve(tx, account.fingerprint, now=began, until=began + EVERY, longest=LONGEST)
     )
@@ -44,16 +42,16 @@ async def read_menu(account: Account, database: Database, clock: Clock) -> float
     try:
         menu = await account.client.menu()
     except MarketplaceError as error:
-        return await _failed(account, database, error, began)
+        return await _failed(account, error, began)
     account.menu_failures = 0
-    account.learned.saw(Point.MENU_SHAPE, menu.shape)
-    changes = await _store(account, database, clock, menu, began)
+    account.context.kept.learned.saw(Point.MENU_SHAPE, menu.shape)
+    changes = await _store(account, menu, began)
     await database.run(lambda tx: note_poll(tx, account.fingerprint, menu_read_utc=began, menu_error=None))
     _log_changes(account, menu, changes)
     return EVERY.total_seconds()
 
 
-async def _failed(account: Account, database: Database, error: MarketplaceError, began: datetime) -> float:
+async def _failed(account: Account, error: MarketplaceError, began: datetime) -> float:
     """Note a failure. The wait doubles with each; a request that never left costs none of the limit."""
     log = _log.debug if account.menu_failures else _log.warning
     log("menu.failed", account=account.name, code=error.code)
@@ -63,14 +61,13 @@ async def _failed(account: Account, database: Database, error: MarketplaceError,
         wait = min(EVERY * 2**account.menu_failures, LONGEST)
     account.menu_failures = min(account.menu_failures + 1, 10)
     values = {"menu_next_utc": began + wait, "menu_error": error.code}
-    await database.run(lambda tx: note_poll(tx, account.fingerprint, **values))
+    await account.context.database.run(lambda tx: note_poll(tx, account.fingerprint, **values))
     return wait.total_seconds()
 
 
-async def _store(
-    account: Account, database: Database, clock: Clock, menu: Menu, began: datetime
-) -> list[tuple[str, int]]:
+async def _store(account: Account, menu: Menu, began: datetime) -> list[tuple[str, int]]:
     """Store the menu in short transactions. Only a whole menu shows which foods are gone."""
+    database, clock = account.context.database, account.context.clock
     changes = []
     for start in range(0, len(menu.foods), CHUNK):
         some = menu.foods[start : start + CHUNK]

@@ -84,10 +84,10 @@ class Timetable:
         pulse: Pulse,
         *,
         longest_s: Callable[[], float],
-        metrics: Metrics | None = None,
+        metrics: Metrics,
     ) -> None:
         """`pulse` watches the vital jobs: one is hung if it starts too late or runs longer than `longest_s`."""
-        self._metrics = metrics or Metrics()
+        self._metrics = metrics
         self._clock = clock
         self._database = database
         self._pulse = pulse
