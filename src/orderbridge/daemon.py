@@ -18,7 +18,7 @@ from orderbridge.errors import Fenced, FileLost, Over
 from orderbridge.extension import named
 from orderbridge.jobs.account import Account, Roster
 from orderbridge.jobs.accounts_at_work import AccountsAtWork
-from orderbridge.jobs.context import Context, Kept, is_many
+from orderbridge.jobs.context import Context, Kept
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.health_check import Checkup
 from orderbridge.jobs.journal_writer import Journal
@@ -44,7 +44,7 @@ STOP_S = 45.0  # for work in flight; the unit's TimeoutStopSec is longer
 DRAIN_S = 25.0  # of STOP_S, to release a replica's buckets
 NOTE_S = 5.0  # for poll notes that could not be written before
 POLL_RUNS_S = 300.0  # plus ten timeouts: a login, a list, the writes, the acknowledgements
-# Idle connections with many accounts: each poll reuses those of earlier polls. A TLS connection takes a third of a
+# Idle connections: with many accounts each poll reuses those of earlier polls. A TLS connection takes a third of a
 # megabyte.
 MAX_IDLE = 64
 WATCH_S = 1.0  # between two checks of the clock and of the database
@@ -326,7 +326,7 @@ def _wire(settings: config.Settings) -> Wire:
         base_url=market.base_url,
         timeout_s=market.timeout_seconds,
         ca_file=market.ca_file,
-        max_idle=max(settings.actions.max_in_flight, MAX_IDLE if is_many(settings) else 0),
+        max_idle=max(settings.actions.max_in_flight, MAX_IDLE),
         requests_per_second=market.requests_per_second,
         logins_per_second=market.logins_per_second,
     )

@@ -232,7 +232,7 @@ class Daemon:
         self.lanes, self.books = Lanes(), Books(None, ())
         accounts, random = {ACCOUNT: account}, SimpleNamespace(random=lambda: 0.0)
         known = DaemonProblems(self.books, clock, Kept())
-        self._context = Context(settings, self.books, clock, random, Kept(), known, self.lanes, Statuses(), accounts)
+        self._context = Context(settings, self.books, clock, random, Kept(), known, self.lanes, Statuses())
         self._new_outbox = lambda: Outbox(self._context, roster_of(accounts))
         # A group of one: nothing waits for others here.
         self._marks = SimpleNamespace(add=lambda mark: _done(acknowledge._mark_free(self.books, [mark])))

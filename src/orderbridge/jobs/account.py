@@ -130,7 +130,7 @@ class Account:
         now = self._clock.now()
         token = Token(grant.access_token, now, tokens.expires(grant.expiration_date, now, self.context.zone))
         try:
-            await self.context.tokens.add((self._vault, token))
+            await self.context.database.run(lambda tx: self._vault.save(tx, token), urgent=True)
         except DBAPIError as error:  # this run can still use the token
             _log.warning("login.token_not_kept", account=self.name, error=type(error.orig).__name__)
         self._renewal_failed = False

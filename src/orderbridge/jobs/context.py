@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from random import Random
 from typing import Self
 from zoneinfo import ZoneInfo
@@ -17,13 +16,8 @@ from orderbridge.observe.metrics import Metrics
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.lifecycle import Statuses
 from orderbridge.rules.problems import OpenProblems, Page
-from orderbridge.store.accounts import TokenToKeep, save_tokens
 from orderbridge.store.database import Database
-from orderbridge.store.group_commit import GroupCommit, write_group
 from orderbridge.store.high_water import HighWater
-
-MANY_FROM = 200  # accounts from which on writes of several accounts are grouped
-TOKENS_S = 0.1  # with many accounts, a token waits this long to be stored with others
 
 
 @dataclass(slots=True)
@@ -57,7 +51,6 @@ class Context:
     own_problems: DaemonProblems
     lanes: Lanes
     statuses: Statuses
-    tokens: GroupCommit[TokenToKeep, None]  # stores tokens of several accounts together
 
     @classmethod
     def of(
@@ -73,11 +66,8 @@ class Context:
         kept = kept or Kept()
         statuses = Statuses(settings.marketplace.needs_payment_status_id)
         random = random or Random()  # noqa: S311 - only for jitter
-        tokens: GroupCommit[TokenToKeep, None] = GroupCommit(
-            partial(write_group, database, save_tokens, urgent=True), wait_s=TOKENS_S if is_many(settings) else 0.0
-        )
         own_problems = DaemonProblems(database, clock, kept)
-        return cls(settings, database, clock, random, kept, own_problems, Lanes(), statuses, tokens)
+        return cls(settings, database, clock, random, kept, own_problems, Lanes(), statuses)
 
     @property
     def metrics(self) -> Metrics:
@@ -88,8 +78,3 @@ class Context:
     def zone(self) -> ZoneInfo:
         """The time zone of the marketplace's times."""
         return ZoneInfo(self.settings.marketplace.timezone)
-
-
-def is_many(settings: config.Settings) -> bool:
-    """Whether there are so many accounts that their writes should be grouped."""
-    return settings.fleet.from_database or len(settings.accounts) >= MANY_FROM

@@ -257,16 +257,6 @@ class Vault:
         return f"{self._fingerprint} {time_text(issued)}".encode()
 
 
-TokenToKeep = tuple[Vault, Token]
-
-
-def save_tokens(connection: Connection, kept: Sequence[TokenToKeep]) -> list[tuple[TokenToKeep, None]]:
-    """Store these tokens. Returns them, as a group commit requires."""
-    for vault, token in kept:
-        vault.save(connection, token)
-    return [(one, None) for one in kept]
-
-
 # ---- accounts in the database ----------------------------------------------------------------------------------------
 # Only the fleet's package decrypts their secrets. Each change locks the row of delivery_fleet until its commit, so that
 # changes are serialized, and raises its version.
