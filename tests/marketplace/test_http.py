@@ -424,12 +424,10 @@ async def test_concurrent_requests_use_one_connection_each_and_a_few_are_kept_fo
 
     async with wired(talk, max_idle=2) as (wire, server):
         await asyncio.gather(*[put(wire) for _ in range(5)])
-        for _ in range(3):
-            await closed.acquire()
+        await asyncio.gather(*(closed.acquire() for _ in range(3)))
         assert (server.connections, len(idle(wire))) == (5, 2)
         skip(KEEP_ALIVE_S)
-        for _ in range(2):
-            await closed.acquire()
+        await asyncio.gather(*(closed.acquire() for _ in range(2)))
 
 
 @pytest.mark.parametrize("end", ["timeout", "cancelled", "too large", "broken"])
@@ -505,18 +503,9 @@ async def test_closing_ends_idle_connections_and_a_request_under_way_survives_it
         await wire.close()
 
 
-@contextlib.asynccontextmanager
-async def proxy(monkeypatch: pytest.MonkeyPatch, talk: Talk) -> AsyncIterator[Server]:
-    async with serving(talk, None) as server:
-        monkeypatch.setenv("HTTPS_PROXY", f"http://user:geheim@127.0.0.1:{server.port}")
-        yield server
-
-
-async def tunnel(line: Line, asked: list[bytes] | None = None) -> None:
-    head = await line.request()
-    if asked is not None:
-        asked.append(head)
-    host, port = head.split(b" ")[1].split(b":")
+async def tunnel(line: Line, asked: list[bytes]) -> None:
+    asked.append(await line.request())
+    host, port = asked[-1].split(b" ")[1].split(b":")
     reader, writer = await asyncio.open_connection(host.decode(), int(port))
     await line.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
 
@@ -534,19 +523,13 @@ async def tunnel(line: Line, asked: list[bytes] | None = None) -> None:
             await writer.wait_closed()
 
 
-async def test_a_proxy_may_speak_tls_itself(wired: Wired, certificates: Certificates, monkeypatch) -> None:
-    talk, _ = answering(http_answer(OK), http_answer(OK))
-    async with wired(talk) as (wire, server), serving(tunnel, certificates.contexts["good"]) as between:
-        monkeypatch.setenv("HTTPS_PROXY", between.url)
+async def test_a_proxy_may_speak_tls_itself_and_only_it_gets_its_password(wired, certificates, monkeypatch) -> None:
+    (talk, seen), asked = answering(http_answer(OK), http_answer(OK)), list[bytes]()
+    through = serving(lambda line: tunnel(line, asked), certificates.contexts["good"])
+    async with wired(talk) as (wire, server), through as between:
+        monkeypatch.setenv("HTTPS_PROXY", between.url.replace("//", "//user:geheim@"))
         assert ([(await put(wire)).body for _ in range(2)], between.connections, server.connections) == ([OK] * 2, 1, 1)
         await wire.close()
-
-
-async def test_only_the_proxy_gets_the_proxys_password(wired: Wired, monkeypatch) -> None:
-    talk, seen = answering(http_answer(OK))
-    asked: list[bytes] = []
-    async with wired(talk) as (wire, _), proxy(monkeypatch, lambda line: tunnel(line, asked)):
-        await put(wire)
     password = base64.b64encode(b"user:geheim").decode()
     assert f"proxy-authorization: basic {password}\r\n".lower() in asked[0].decode().lower()
     assert b"authorization" not in seen[0].lower()
@@ -572,7 +555,8 @@ async def test_a_request_refused_by_the_proxy_was_not_sent(answer, code, reason,
             skip(PATIENCE_S)
             await line.until_closed()
 
-    async with proxy(monkeypatch, talk):
+    async with serving(talk, None) as between:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://user:geheim@127.0.0.1:{between.port}")
         caught = await error_of(put(make_wire("https://service.invalid")))
     assert (type(caught), caught.code, caught.reason) == (NotSent, code, reason)
     assert "from HTTPS_PROXY" in sentence(caught.detail) and "geheim" not in str(caught)
