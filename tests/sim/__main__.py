@@ -53,6 +53,8 @@ def main() -> int:
         return _search(_of_the_commit(asked.kind), asked.jobs, deadline)
     first, _, last = (asked.seeds or "1..20").partition("..")
     seeds = [(seed, asked.kind) for seed in range(int(first), int(last or first) + 1)]
+    if not seeds:
+        parser.error(f"--seeds {asked.seeds} names no seed: both numbers are whole ones")
     return _search(seeds, asked.jobs, deadline)
 
 
