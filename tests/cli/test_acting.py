@@ -198,6 +198,7 @@ def test_an_unfinished_row_can_be_withdrawn_and_not_retried(run, pos):
         ("retry", "done", "is done; only a failed one can be retried"),
         ("withdraw", "done", "is done already"),
         ("withdraw", "sending", None),
+        ("withdraw", "pending", None),
     ):
         row_id = put_action(pos, state=state)
         ended = run("actions", verb, row_id)

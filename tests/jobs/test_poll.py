@@ -27,7 +27,7 @@ async def test_an_acknowledged_order_is_not_delivered_until_its_status_changes(s
     for status_id in (2, 16):
         shop.world.change_status(order.key, status_id)
         assert ((await shop.poll()).acknowledged, shop.order(order)["acknowledged_status_id"]) == (1, status_id)
-        assert (await shop.poll()).delivered == 0
+        assert ((await shop.poll()).delivered, shop.order(order)["payment_code"] is None) == (0, False)
 
 
 @pytest.mark.parametrize("words, tables", [

@@ -196,23 +196,6 @@ def test_a_row_waits_with_the_reason(database, pos):
         assert difference(before, after) <= OF_A_VERDICT - {"finished_utc", "known_by"}
 
 
-def test_a_row_that_was_not_tried_says_what_it_waits_for(database, pos):
-    silent, other = put_action(pos), put_action(pos, error_code="rate_limited")
-    before = action_row(pos, silent), action_row(pos, other)
-    assert database.write_now(lambda tx: explain(tx, silent, other)) == {silent}
-    assert difference(before[0], action_row(pos, silent)) == {"error_code", "error_text"}
-    assert (action_row(pos, silent)["error_text"], action_row(pos, other)) == ("Biraz bekleyin.", before[1])
-
-
-def test_an_unfinished_row_can_be_withdrawn(database, pos):
-    for state in UNFINISHED:
-        row_id = put_action(pos, state=state.value)
-        before = action_row(pos, row_id)
-        assert database.write_now(lambda tx, row_id=row_id: actions.withdraw(tx, row_id))
-        after = action_row(pos, row_id)
-        assert (after["withdraw"], difference(before, after)) == (1, {"withdraw"})
-
-
 TRANSITIONS = {"finish": finish, "postpone": postpone, "explain": explain, "withdraw": actions.withdraw}
 
 
@@ -239,7 +222,7 @@ def test_a_failed_row_is_pending_again_with_a_new_expiry_and_spent_attempts(data
     """An attempt that a copy shows on the wire has an unknown outcome: its number is used, and its doubt counts."""
     ended = {"error_code": "outcome_unknown", "error_text": "Bilinmiyor.", "http_status": 502, "known_by": "poll"}
     times = {"finished_utc": NOW_TEXT, "expires_utc": NOW_TEXT}
-    row_id = put_action(pos, state="failed", attempts=4, created_by="kasa 2", **ended, **times)
+    row_id = put_action(pos, state="failed", attempts=4, withdraw=1, created_by="kasa 2", **ended, **times)
     other = put_action(pos, state="failed")
     for one in (row_id, other):
         put_attempt(pos, one, finished_utc=NOW_TEXT, outcome="refused")
@@ -247,24 +230,14 @@ def test_a_failed_row_is_pending_again_with_a_new_expiry_and_spent_attempts(data
     before = action_row(pos, row_id)
     assert retry(database, row_id)
     after = action_row(pos, row_id)
-    assert (after["state"], after["expires_utc"], after["attempts"]) == ("pending", LATER_TEXT, 0)
+    assert [after[name] for name in ("state", "expires_utc", "attempts", "withdraw")] == ["pending", LATER_TEXT, 0, 0]
     empty = ("next_attempt_utc", "finished_utc", "error_code", "error_text", "known_by", "http_status")
     assert [after[name] for name in empty] == [None] * len(empty)
-    assert difference(before, after) <= DAEMONS
+    assert difference(before, after) <= {*DAEMONS, "withdraw"}
     assert read_one(database).id == row_id
     found = database.read_now(lambda tx: unfinished.histories(tx, [row_id, other]))
     spent = {one: [(each.outcome, each.spent) for each in history] for one, history in found.items()}
     assert spent == {row_id: [(Outcome.REFUSED, True), (Outcome.UNKNOWN, True)], other: [(Outcome.REFUSED, False)]}
-
-
-def test_only_a_failed_row_is_retried(database, pos):
-    for state in ActionState:
-        if state != ActionState.FAILED:
-            row_id = put_action(pos, state=state.value)
-            put_attempt(pos, row_id)
-            before = action_row(pos, row_id), attempts(pos)
-            assert not retry(database, row_id)
-            assert (action_row(pos, row_id), attempts(pos)) == before
 
 
 def test_an_end_of_an_order_that_we_caused_or_may_have_caused_is_found(database, pos):

@@ -66,7 +66,7 @@ def test_a_food_that_the_menu_lacks_is_gone_and_comes_back_or_is_deleted_long_af
     assert whole(database, food(1), began=NOW + DAY) == [("gone", 2)]
     assert [one["food_id"] for one in database.read_now(lambda tx: foods.on_sale(tx, NOW + DAY))] == [3, 1]
     assert whole(database, food(1), began=NOW + 2 * DAY) == [], "it goes once"
-    assert whole(database, food(1), food(2), began=NOW + 3 * DAY) == [("back", 2)]
+    assert whole(database, food(1), food(2), food(3), began=NOW + 3 * DAY) == [("new", 3), ("back", 2)]
     assert shown(pos, "gone_utc, last_change")[2] == (None, "back")
     whole(database, food(1), began=NOW + 4 * DAY)
     whole(database, food(1), began=NOW + foods.KEPT + 3 * DAY)
