@@ -43,6 +43,10 @@ _WRONG_START = (  # the scheduled time is in UTC+3; the newest accept that is do
     " HAVING max(changed_utc, a.finished_utc) < ? AND datetime(start_utc) IS NOT"
     " datetime(scheduled_for, '-3 hours', -preparing_time || ' minutes')"
 )
+_DETAILS = (
+    "SELECT 1 FROM delivery_action_attempts JOIN delivery_actions a ON a.id = action_id"
+    " WHERE payment_key = ? AND detail > ''"
+)
 _TAKEN = "SELECT payment_key, account FROM delivery_orders WHERE pos_revision > 0 AND ended_utc IS NULL"
 
 
@@ -164,6 +168,8 @@ class ColumnsAreRight(Judge):
                 self.broken(f"order {key} is gone after {name}")
             return
         self._states[key] = after
+        if name == "blank_old" and self.rows(_DETAILS, key):
+            self.broken(f"the customer's data of order {key} is blanked, but not the answers to its actions")
         in_part = name == "Intake._write_least" and self.sim.plan.broken_disk > 0
         if self.sim.technician.is_refusing or in_part:  # only a part was written; the next delivery completes it
             self._drop_noted(key, after)

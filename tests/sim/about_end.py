@@ -140,12 +140,15 @@ class JournalHolds(Judge):
     def __init__(self) -> None:
         self._acknowledged: dict[tuple[str, str], tuple[int, date]] = {}  # by order and document: request and day
         self._last: dict[str, str] = {}  # by order: its newest document
+        self._newest: dict[str, str] = {}  # and the newest one that was acknowledged
+        self._came: dict[tuple[str, str], int] = {}  # the last list with this document
         self._blank: set[tuple[str, str]] = set()  # orders and documents that the daemon does not write again
         self._today = date.min
 
     def ended(self, call: Call) -> None:
         if call.operation == "get_current" and call.is_heard:
             self._last |= {key: document.text for key, document in call.documents.items()}
+            self._came |= {(key, document.text): call.number for key, document in call.documents.items()}
 
     def leaving(self, call: Call) -> None:
         if call.operation == "acknowledge" and (answer := self.sim.lists.get(call.account)) is not None:
@@ -153,6 +156,7 @@ class JournalHolds(Judge):
             if document is not None and (call.argument, document.text) not in self._blank:
                 today = self.sim.clock.now().date()
                 self._acknowledged.setdefault((call.argument, document.text), (call.number, today))
+                self._newest[call.argument] = document.text
 
     def _entries(self) -> list[Any]:
         folder = self.sim.settings.journal
@@ -175,6 +179,12 @@ class JournalHolds(Judge):
         for (key, text), (number, day) in self._acknowledged.items():
             if day >= kept and (key, text.encode()) not in held:
                 self.broken(f"#{number} acknowledged {key}, whose document is not in the journal")
+
+        last = {entry.payment_key: journal.document(entry) for entry in self._entries()}
+        for key, text in self._newest.items():
+            found = (last.get(key) or b"").decode(errors="replace")
+            if self._came.get((key, found), 1 << 30) < self._came[key, text]:
+                self.broken(f"the last line of order {key} in the journal is not its last document")
 
     restarted = finish
 

@@ -49,6 +49,9 @@ class ClosuresEnd(Judge):
 
     def tick(self) -> None:
         for closure in self.rows(CLOSED) if self.sim.till.written else ():
+            until = closure["until_utc"] and time_of(closure["until_utc"])
+            if until and abs(until - self._due(closure)) > A_MOMENT and not self.jumped_since_written(closure["id"]):
+                self.broken(f"closure {closure['id']} ends at {until}, and should end at {self._due(closure)}")
             ends = self.rows(BY_REQUEST, f"until:{closure['id']}")
             if ends:
                 self._check_end(closure, ends[0])

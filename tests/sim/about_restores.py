@@ -74,6 +74,12 @@ class OlderCopyIsReported(Judge):
         if damage[0] != "ok":
             self.broken(f"the daemon started on a damaged file: {damage[0]}")
 
+    def committed(self, name: str) -> None:
+        """Newer rows of its restaurant or food may be lost."""
+        is_open = self._lacks and self.sim.restorer.settled_at is None
+        if name == "Closures.carry_out" and is_open and self.wrote("INSERT INTO delivery_actions"):
+            self.broken("a closure of an older copy is ended")
+
     def tick(self) -> None:
         life = self.sim.life
         if not self._lacks or life is None or not life.started or self.sim.restorer.takes_file:

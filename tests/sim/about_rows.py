@@ -4,7 +4,7 @@ import sqlite3
 from datetime import datetime, timedelta
 
 from tests.jobs.shop import FINAL, START
-from tests.sim.bounds import LOOKED_UP_S, UNREAD_S
+from tests.sim.bounds import ACCEPT_VALID_MINUTES, LOOKED_UP_S, MINUTE, UNREAD_S, VALID_MINUTES
 from tests.sim.judge import CLAIM_S, NOT_OURS, UNDISTURBED_S, Judge, account_of, in_one_lane, is_on_menu, past_its_time
 from tests.sim.line import FOOD_OPERATIONS, ORDER_OPERATIONS, TARGET, Call
 
@@ -14,6 +14,7 @@ from orderbridge.rules.tokens import REFUSAL_WAITS
 
 EXPIRES_WITHIN_S = 100.0  # with a till that locks the file, a slow disk, and a slow outbox cycle
 LOOK_EVERY, LOOK_FOR_FORGOTTEN = 20, 4  # ticks
+OF_ATTEMPTS = "attempts withdraw next_attempt_utc finished_utc error_code known_by http_status".split()
 A_MOMENT_S = 0.002  # times have three decimals
 ON_THE_WIRE = (
     "SELECT a.*, t.started_utc FROM delivery_actions a JOIN delivery_action_attempts t ON t.action_id = a.id"
@@ -78,9 +79,13 @@ class RowsEnd(Judge):
                 self.broken(f"row {row['id']} ({row['action']}) is still {row['state']}, although the line works")
 
     def retried(self, row: int) -> None:
+        """It waits as if it was written now."""
         self._ends.pop(row, None)
-        if attempts := self.row(row)["attempts"]:
-            self.broken(f"row {row} is retried, and has {attempts} attempts already")
+        found = self.row(row)
+        left = [name for name in OF_ATTEMPTS if found[name]]
+        minutes = found["valid_minutes"] or (ACCEPT_VALID_MINUTES if found["action"] == "accept" else VALID_MINUTES)
+        if left or abs(past_its_time(found, self.sim.clock.now()) + minutes * MINUTE) > 1.0:
+            self.broken(f"row {row} is retried until {found['expires_utc']}, and still has {left}")
 
     def restarted(self) -> None:
         if not self.sim.till.written:

@@ -17,6 +17,7 @@ from tests.sim.simulation import TICK_S
 
 from orderbridge.jobs.accounts_at_work import LISTS_AGAIN_S
 from orderbridge.jobs.lists import STATUSES_S
+from orderbridge.jobs.menu import EVERY
 from orderbridge_sandbox import rules
 from orderbridge_sandbox.scenery import KADIKOY
 
@@ -27,8 +28,10 @@ TAKES_S = 60.0  # the longest unit of work, while a till locks the file
 MOST_SILENT = 2  # deliveries: an acknowledgement can be lost
 LOOK_EVERY = 20  # ticks
 NEVER = "2000-01-01"
+MENU = "SELECT food_id FROM delivery_foods WHERE account = ? AND source = 'menu' AND gone_utc IS NULL"
+SINCE = "SELECT account || ' ' || id, status, status_since_utc FROM delivery_restaurants"
 LATE_MINUTES, PLAIN_TIME = 20, r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
-KEPT = "SELECT id, times_seen, last_seen_utc, first_seen_utc FROM delivery_quarantine WHERE payload <> ''"
+KEPT = "SELECT id, times_seen, last_seen_utc, first_seen_utc, resolved_utc FROM delivery_quarantine WHERE payload <> ''"
 
 
 class ListsAreStored(Judge):
@@ -127,6 +130,8 @@ class QuarantineCounts(Judge):
             fresh = timedelta() <= now - time_of(told[1]) < _seconds(TAKES_S) or is_set
             if told != (times, seen) and not (told[0] == times + 1 and fresh):
                 self.broken(f"{name}: document {row['id']} was seen {times} times, last {seen}, and now {told}")
+            if told != (times, seen) and row["resolved_utc"] is not None:
+                self.broken(f"{name}: document {row['id']} came again, and is not in quarantine")
             if row["first_seen_utc"] != self._first.setdefault(row["id"], row["last_seen_utc"]):
                 self.broken(f"{name}: first_seen_utc of document {row['id']} is no longer {self._first[row['id']]}")
             self._kept[row["id"]] = told
@@ -331,17 +336,31 @@ class ReferenceIsRead(Judge):
 
     def __init__(self) -> None:
         self._changed: dict[str, float] = {}  # restaurant: when we last changed it
-        self._menus: dict[str, set[str]] = {}  # by account: the foods of its last menu
+        self._menus: dict[str, dict[str, str]] = {}  # by account: the foods of its last menu
+        self._since: dict[str, list[str]] = {}  # by restaurant: its status, and since when
 
     def leaving(self, call: Call) -> None:
         if call.operation in RESTAURANT_OPERATIONS:
             self._changed[call.argument] = self.sim.now()
+        last = self.before(call) if call.operation == "get_foods" else None
+        if last is None or last.never_left or last.outcome == "unauthorized" or self.sim.jumped_since(last.left_at):
+            return
+        if call.left_at - last.left_at < EVERY.total_seconds() - SLACK_S:
+            self.broken(f"#{call.number} asks for the menu {call.left_at - last.left_at:.0f} s after #{last.number}")
+
+    def committed(self, name: str) -> None:
+        if self.wrote("delivery_restaurants"):
+            before, self._since = self._since, {key: told for key, *told in self.rows(SINCE)}
+            for key, (status, since) in self._since.items():
+                if key in before and before[key][0] == status and before[key][1] != since:
+                    self.broken(f"{name}: {key} was {status} since {before[key][1]}, and now is since {since}")
+
+    def restarted(self) -> None:
+        self._since.clear()  # power may have failed
 
     def ended(self, call: Call) -> None:
         if call.operation in RESTAURANT_OPERATIONS and call.is_heard:
             self._changed[call.argument] = self.sim.now()
-        if call.operation == "get_foods" and call.is_heard:
-            self._menus[call.account] = {food for food, _ in call.data}
 
     def tick(self) -> None:
         quiet = self.sim.quiet_s()
@@ -352,7 +371,13 @@ class ReferenceIsRead(Judge):
                 self._check_statuses()
 
     def logged(self, _: str, event: str, facts: dict[str, Any], __: str) -> None:
-        """A row that is done gives its food the status."""
+        """A row that is done gives its food the status. A menu that was read is stored for its account."""
+        if event == "menu.read":
+            menus = [call for call in self.sim.calls if call.operation == "get_foods" and call.is_heard]
+            self._menus |= {one.account: dict(one.data) for one in menus if one.account == facts["account"]}
+            for account, menu in self._menus.items():
+                if (found := {str(row["food_id"]) for row in self.rows(MENU, account)}) != menu.keys():
+                    self.broken(f"the menu of {account} is stored with the foods {sorted(found)}")
         if event != "action.done" or facts["known_by"] != "answer" or facts["action"] not in FOOD_OPERATIONS:
             return
         wanted = "active" if facts["action"] == "activate_food" else "inactive"
@@ -361,13 +386,6 @@ class ReferenceIsRead(Judge):
         for row in self.rows(f"SELECT status FROM delivery_foods {where}", account, facts["food_id"]):
             if row["status"] != wanted and not self.sim.technician.is_refusing:
                 self.broken(f"row {facts['id']} is done, and food {facts['food_id']} is {row['status']}")
-
-    def finish(self) -> None:
-        for row in self.rows("SELECT account, food_id FROM delivery_foods WHERE gone_utc IS NOT NULL"):
-            if str(row["food_id"]) in self._menus.get(row["account"], ()):
-                self.broken(
-                    f"food {row['food_id']} is on the menu of {row['account']}, and delivery_foods has it as gone"
-                )
 
     def _check_lists(self) -> None:
         self._compare("cancel_reasons", "id, reason", set(rules.CANCEL_REASONS.items()))

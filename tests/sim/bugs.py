@@ -4,7 +4,6 @@ Each has the promise whose judge finds it, the corner or the seed that shows it,
 found_by.toml a unit test that finds it, too. `./run sim --bugs` tries them all.
 """
 
-import asyncio
 import os
 import tempfile
 import tomllib
@@ -28,14 +27,13 @@ from tests.sim.planting import Plant, always, idle, nothing
 
 from orderbridge import hiding
 from orderbridge.actions import ACTIONS
-from orderbridge.jobs import acknowledge, outcome_writer, reconciler, reimport
+from orderbridge.jobs import acknowledge, outcome_writer, reimport
 from orderbridge.jobs import intake as jobs_intake
 from orderbridge.jobs import outbox as jobs_outbox
 from orderbridge.jobs.accounts_at_work import AccountsAtWork
 from orderbridge.jobs.acknowledge import Acknowledger
 from orderbridge.jobs.closures import Closures
 from orderbridge.jobs.intake import Intake
-from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.reconciler import Reconciler
@@ -44,7 +42,7 @@ from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.marketplace import answers, documents
 from orderbridge.marketplace.client import Client
 from orderbridge.marketplace.session import Session
-from orderbridge.model import Action, ActionState, Attempt, Differs, KnownBy, LastChange, Outcome, Verdict
+from orderbridge.model import Action, ActionState, Attempt, Differs, KnownBy, Outcome, Verdict
 from orderbridge.net.http import Answer, Wire
 
 from orderbridge.rules import (  # isort: skip
@@ -101,6 +99,7 @@ TOKEN_ENDS = "a_row_is_written_just_before_a_token_expires"
 UNSHOWN = "nothing_shows_what_became_of_some_requests"
 MUCH_FAILS = "much_is_refused_given_up_or_late"
 FULL = "documents_without_a_key_fill_the_list"
+AGED = "orders_come_faster_than_a_step_and_are_a_day_old"
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,16 +300,6 @@ bugs(
 )  # fmt: skip
 
 
-@bug("5", (Queue, "_review"), RETRIED)
-def the_lowest_id_goes_before_the_sent_one(true: Any, self: Queue, waiting: Any, made: Any) -> None:
-    true(self, waiting, made)
-    first = waiting[0]
-    if first.is_free and first.row.state == ActionState.PENDING and first.account is not None:
-        for entry in waiting:
-            entry.is_next = False
-        self._enqueue(first, was_next=False)
-
-
 @bug("5", (Acknowledger, "finish"), 1003)
 async def the_poll_does_not_wait_for_its_acknowledgements(_: Any, self: Acknowledger, answer: Any) -> None:
     self.release(answer, set(answer.held))
@@ -360,16 +349,10 @@ bugs(
     absence_alone_proves_a_complete=(
         retry.proof, lambda true, action, history, order, seen, **how: retry.Proof.DONE
         if (action, seen) == (Action.COMPLETE, None) else true(action, history, order, seen, **how), LOST),
-    what_is_unresolved_expires=(
-        outbox_rows.unsent_end, made_otherwise(
-            lambda made: Verdict(ActionState.EXPIRED, "expired") if is_end(made, "outcome_unknown") else made), EXPIRY),
     what_was_not_asked_was_answered=(
         outbox_rows.order_end,
         made_otherwise(lambda made: replace(made, known_by=KnownBy.ANSWER) if is_end(made, "already") else made)),
     everything_is_sent=(lifecycle.may_send, always(None)),
-    a_look_resolves_one_row=(
-        reconciler.read_unresolved, made_otherwise(lambda made: {name: rows[-1:] for name, rows in made.items()}),
-        LONG_LIST),
     every_order_is_cancelled_for_reason_1=(
         (Client, "act"),
         lambda true, self, action, key, reason=None: true(self, action, key, 1 if action == Action.CANCEL else reason),
@@ -377,8 +360,6 @@ bugs(
     a_cancel_replaces_nothing=(
         *unsent(lambda true, row, later, view: true(row, [n for n in later if n.action != Action.CANCEL], view)),
         WAITING),
-    every_toggle_is_sent=(
-        *unsent(lambda true, row, later, view: true(row, later if row.payment_key else [], view)), HANGS),
     nothing_can_be_asked_back=(
         *unsent(lambda true, row, later, view: true(replace(row, withdraw=False), later, view)), ASKED_BACK),
     a_refusal_is_tried_again=(
@@ -415,20 +396,6 @@ async def free_at_the_ok(true: Any, self: Acknowledger, answer: Any, key: str, *
         self.release(answer, {key})
 
 
-withdrawn: set[int] = set()
-
-
-def _asked_back_is_sent(true: Any, tx: Any, claims: Any, now: Any) -> None:
-    true(tx, [(replace(row, withdraw=row.id in withdrawn), number) for row, number in claims], now)
-
-
-@bug("6", unfinished.claim, ASKED_BACK, (actions.start, _asked_back_is_sent))
-def a_withdraw_between_reading_and_claiming_is_not_seen(true: Any, *of: Any) -> Any:
-    found, held = true(*of)
-    withdrawn.update(row.id for row in found.rows if row.withdraw)
-    return replace(found, rows=[replace(row, withdraw=False) for row in found.rows]), held
-
-
 bugs(
     "7",
     a_stop_waits_for_nothing=((Outbox, "is_busy"), always(result=True), FULL),
@@ -445,9 +412,6 @@ bugs(
     an_accept_that_failed_is_no_problem=(
         health._unanswered, lambda true, *of: [one for one in true(*of) if one.code != Code.ACCEPT_FAILED], FAILURES),
     an_unanswered_accept_is_no_alarm=(outcome_writer.is_alarm, always(result=False), EXPIRY),
-    an_unknown_outcome_is_no_problem=(
-        problem_queries.rows, lambda true, tx, kind, *of: [] if kind == "outcome_unknown" else true(tx, kind, *of),
-        UNSHOWN),
     orders_that_are_not_acknowledged_are_no_problem=(
         problem_queries.rows, lambda true, tx, kind, *of: [] if kind == "not_acknowledged" else true(tx, kind, *of),
         "acknowledgements_fail_for_minutes"),
@@ -464,12 +428,6 @@ def a_bad_row_stops_the_outbox(true: Any, *of: Any) -> Any:
     found = true(*of)
     assert not found.unreadable
     return found
-
-
-@bug("4", (Queue, "__init__"), CLOCK)
-def a_time_from_before_the_clock_was_set_back_is_believed(true: Any, self: Queue, view: Any) -> None:
-    view.longest_wait = timedelta(days=30)
-    true(self, view)
 
 
 @bug("9", (Vault, "save"), REFUSED, (hiding.hide, nothing))
@@ -505,22 +463,11 @@ bugs(
 )  # fmt: skip
 bugs(
     "contract",
-    another_end_keeps_the_first=(
-        orders._end,
-        lambda true, known, ended_by, now: {} if known.ended_by and ended_by else true(known, ended_by, now), RETRIED),
     a_verdict_does_not_write_the_status=(orders.set_status, nothing, LOST),
     a_verdict_does_not_write_a_foods_status=(foods.set_status, nothing, 6200001),
     the_lines_stay_as_they_were=(
         lifecycle.merge, made_otherwise(lambda made: replace(made, differs=Differs.NOTHING)), 1006),
-    an_echo_is_news=(
-        lifecycle.merge,
-        made_otherwise(lambda made: replace(made, last_change=made.last_change or LastChange.STATUS)), EXPIRY),
-    a_new_status_is_not_written=(
-        orders.update_delivered, lambda true, tx, known, arrival, change, now: true(
-            tx, known, arrival, replace(change, status_counts=False), now), 1003),
     prepaid_orders_are_collected_again=(documents.amount_due, lambda _, total, code: total if code else None, CLOCK),
-    any_remark_of_a_payment_is_dropped=(
-        documents.payment_code, lambda true, name, codes: true(name and name.split("(")[0], codes), 1018),
     a_doubt_never_goes=(lifecycle.without_doubt, lambda _, problem: problem, 1007),
     an_outage_counts_as_listening=(
         poll_ends.listened, lambda _, until, answered, __: (answered, 0 if until is None else int(answered - until)),
@@ -552,7 +499,7 @@ async def a_refused_token_is_used_again(_: Any, __: Session, refused: Any, *___:
     return refused
 
 
-@bug("contract", retention.blank_old, 1009)
+@bug("contract", retention.blank_old, AGED)
 def retention_keeps_the_notes_of_the_lines(true: Any, tx: Any, keys: Any, **how: Any) -> Any:
     blanked = true(tx, keys, **how)
     tx.execute(update(tables.items).where(tables.items.c.payment_key.in_(blanked)).values(note="kept"))
@@ -582,18 +529,12 @@ _FLUSHED_LATER = (
 )
 
 
-async def _later(true: Any, self: Journal, notes: Any) -> Any:
-    asyncio.get_running_loop().call_later(2.0, lambda: asyncio.ensure_future(true(self, notes)))
-    return [(note, None) for note in notes], []
-
-
 BUGS |= {
     name: Bug(promise, 1, plants, "power")
     for name, promise, plants in (
         ("a_commit_is_flushed_later", "1", _FLUSHED_LATER),
         ("a_line_of_the_journal_is_not_flushed", "journal", (((journal, "os"), _Forgetful("fdatasync")),)),
         ("the_name_of_the_journal_is_not_flushed", "journal", (((journal, "sync_folder"), nothing),)),
-        ("the_journal_is_not_waited_for", "journal", (((Journal, "_write"), _later),)),
         ("the_mark_gets_its_name_before_it_is_flushed", "mark", (((high_water, "os"), _Forgetful("fsync")),)),
     )
 }
@@ -603,12 +544,6 @@ BUGS |= {
 async def acknowledged_before_the_commit(true: Any, self: Intake, answer: Any, chunk: Any, *rest: Any) -> int:
     self.acknowledger.start(answer, chunk)
     return int(await true(self, answer, chunk, *rest))
-
-
-@bug("mark", high_water.advance)
-def the_mark_is_written_before_the_tables(true: Any, *of: Any) -> Any:
-    found, older = true(*of)
-    return found and replace(found, generation=found.generation + 1), older
 
 
 bugs(

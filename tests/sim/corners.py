@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.1
 PATIENCE_S = 200.0
-CANCELED = 6
+CONFIRMED, CANCELED = 2, 6
+REFUSING = Span(5.0, 200.0, "new_orders"), Span(400.0, 460.0, "orders")
 
 
 class Script:
@@ -234,9 +235,10 @@ async def the_program_ends_while_a_row_is_on_the_wire(script: Script) -> None:
     script.act("on_the_way", payment_key=key)
 
 
-@corner(jumps=((100.0, -7200.0),))
+@corner(jumps=((5.0, 54000.0), (100.0, -7200.0)))
 async def the_clock_is_set_back_while_a_row_waits(script: Script) -> None:
-    """Set back by two hours; the row should wait for half a minute."""
+    """Set back by two hours, to the day before; the row should wait for half a minute."""
+    await script.at(6.0)
     key = await script.order()
     await script.at(90.0)
     script.meets("accept", "http_429")
@@ -421,7 +423,9 @@ async def a_row_is_retried_while_a_newer_one_is_in_doubt(script: Script) -> None
     script.retry(first)
     await script.ended(second, first)
     script.meets("cancel", *["http_500"] * 4)
-    cancel = script.act("cancel", payment_key=key, reason_id=3)
+    cancel = script.act("cancel", payment_key=key, reason_id=3, valid_minutes=60)
+    await script.answered("cancel")
+    script.withdraw(cancel)
     await script.ended(cancel)
     for _ in range(2):
         await script.ended(script.act("complete", payment_key=key))
@@ -431,9 +435,9 @@ async def a_row_is_retried_while_a_newer_one_is_in_doubt(script: Script) -> None
     await script.acknowledged(key)
 
 
-@corner(seconds=6 * MINUTE, jumps=((70.0, -7200.0),), refusing=(Span(5.0, 200.0, "new_orders"),))
+@corner(seconds=9 * MINUTE, jumps=((70.0, -7200.0),), refusing=REFUSING)
 async def refused_orders_change_and_are_stored_by_hand(script: Script) -> None:
-    """Two of them change after the clock was set back."""
+    """Two of them change after the clock was set back. A stored one is as it was before, and is refused again."""
     await script.at(6.0)
     first, second, third = await script.orders(3)
     script.panel(first, 16)
@@ -443,6 +447,9 @@ async def refused_orders_change_and_are_stored_by_hand(script: Script) -> None:
     script.panel(third, 16)
     await script.acknowledged(second)
     await script.acknowledged(third)
+    await script.at(405.0)
+    script.panel(first, 1)
+    await script.listed(2)
 
 
 @corner(seconds=6 * MINUTE)
@@ -483,7 +490,7 @@ async def no_list_comes_for_minutes_while_an_order_is_open(script: Script) -> No
 @corner(seconds=6 * MINUTE)
 async def much_is_refused_given_up_or_late(script: Script) -> None:
     """An OK cannot be noted; its scheduled order is accepted twice. Logins, foods and closures fail."""
-    script.meets("login", "http_500", "http_500")
+    script.meets("login", "http_500", "http_429")
     script.within("_mark_free", 2.0, script.hold_file)
     (key,) = await script.orders(1, scheduled="2026-03-04 20:00:00")
     await script.listed()
@@ -495,6 +502,7 @@ async def much_is_refused_given_up_or_late(script: Script) -> None:
     rows.append(script.act("deactivate_food", food_id=1001, restaurant_id=KADIKOY))
     for _ in range(3):
         await script.ended(script.act("close_restaurant", restaurant_id=KADIKOY))
+    rows.append(script.act("deactivate_food", food_id=1001, restaurant_id=BESIKTAS))  # another account's menu
     await script.ended(*rows, script.act("deactivate_food", food_id=1002, restaurant_id=KADIKOY))
     script.meets("close_restaurant", "refused", "refused", "refused", "http_429")
     await script.ended(script.act("close_restaurant", restaurant_id=KADIKOY, valid_until_minutes=1))
@@ -512,14 +520,30 @@ async def a_list_is_cut_before_an_order_in_doubt(script: Script) -> None:
     await script.ended(accept)
 
 
-@corner(seconds=8 * MINUTE, options=(("list_limit", 2),))
+@corner(seconds=18 * MINUTE, options=(("list_limit", 2),), reloads=((500.0, "same"),))
 async def documents_without_a_key_fill_the_list(script: Script) -> None:
-    """They are never acknowledged. The order behind them comes in a list of its status: late, by its own time."""
-    for key in await script.orders(2):
+    """The order behind them comes in a list of its status: late, by its own time. The problem lasts beyond a reload."""
+    for key in (keys := await script.orders(2)):
         script.hide_key(key, hidden=True)
         script.panel(key, 16)
     script.place(date="2026-03-02 11:20:00")
-    await script.rest(7.5 * MINUTE)
+    await script.listed(2)  # the whole one, and that of the first status
+    script.panel(*script.place(), CONFIRMED)
+    await script.at(600.0)
+    for key in keys:
+        script.hide_key(key, hidden=False)
+    await script.rest(7 * MINUTE)
+
+
+@corner(seconds=8 * MINUTE, auto_accept=True, steps=True, retention_days=1, jumps=((100.0, 90000.0),))
+async def orders_come_faster_than_a_step_and_are_a_day_old(script: Script) -> None:
+    """They are accepted for later, the first one with its second request, and cancelled. A sweep blanks them."""
+    script.meets("accept", "http_500")
+    keys = await script.orders(4)
+    await script.rest(5.0)
+    for key in keys:
+        script.panel(key, CANCELED)
+    await script.rest(7 * MINUTE)
 
 
 @corner(seconds=8 * MINUTE)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import insert, update
 from sqlalchemy.exc import DBAPIError
 from tests.jobs.shop import text_of
-from tests.sim.people import Agenda
+from tests.sim.people import FOODS, RESTAURANTS, Agenda
 from tests.sim.plan import Restore
 
 from orderbridge.cli.database_commands import MARGIN
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 AGAIN_S = 5.0
 REPLAYED_AFTER_S = 60.0
+CLOSED_BEFORE_S = 20.0
 ANOTHER_DEVICE = "second"
 
 
@@ -64,6 +65,7 @@ class Restorer:
     def begin(self) -> None:
         for restore in self._sim.plan.restores:
             self._agenda.at(restore.copy_at, partial(self._copy, restore))
+            self._agenda.at(restore.copy_at - CLOSED_BEFORE_S, self._close)
             self._agenda.at(restore.at, partial(self._put_back, restore))
         if self._sim.plan.restores:
             self._agenda.at(0.0, self._pair)
@@ -79,6 +81,12 @@ class Restorer:
         self._copies[restore.copy_at] = target
         self._sim.trace.note("hand", "copies", way=restore.way)
         self._agenda.after(1.0, self._revoke)
+
+    def _close(self) -> None:
+        """A closure whose end the copy has planned."""
+        account = self._sim.plan.accounts[0]
+        about = {"food_id": FOODS[account], "restaurant_id": RESTAURANTS[account][0]}
+        self._sim.till.insert({"action": "deactivate_food"} | about | {"valid_until_minutes": 2})
 
     def _pair(self) -> None:
         """Two tablets; one of them is revoked after the copy."""

@@ -502,7 +502,7 @@ class Sim:
 
 
 def _settings_of(plan: Plan, path: Path) -> config.Settings:
-    journal = {"journal": "auto"} if plan.kind in {"power", "restore", "hands"} else {}
+    journal = {"journal": "auto"} if plan.kind in {"power", "restore", "hands", "corner"} else {}
     changes: dict[str, Any] = {
         "needs_payment_status_id": 7 if plan.seed % 2 else None,
         "cooldown_scope": plan.configured_scope,
