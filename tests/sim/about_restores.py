@@ -101,8 +101,8 @@ class OlderCopyIsReported(Judge):
             return
         withheld = self._sent_since | (self.sim.restorer.rows if self._lacks else frozenset())
         for row in self.rows("SELECT id, request_id FROM delivery_actions WHERE state = 'sending'"):
-            if row["id"] in self._by_hand or row["request_id"].startswith("auto:"):
-                continue  # an order that comes as a new one is accepted again
+            if row["id"] in self._by_hand or row["request_id"].startswith(("auto:", "until:")):
+                continue  # an order that comes as a new one is accepted again; a closure ends again once it is confirmed
             if row["request_id"] in withheld:
                 self.broken(f"#{call.number} leaves, and row {row['id']} of an older copy is sent again")
 

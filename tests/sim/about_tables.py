@@ -28,7 +28,7 @@ TAKES_S = 60.0  # the longest unit of work, while a till locks the file
 MOST_SILENT = 2  # deliveries: an acknowledgement can be lost
 LOOK_EVERY = 20  # ticks
 NEVER = "2000-01-01"
-MENU = "SELECT food_id FROM delivery_foods WHERE account = ? AND source = 'menu' AND gone_utc IS NULL"
+MENU = "SELECT food_id, name, category FROM delivery_foods WHERE account = ? AND source = 'menu' AND gone_utc IS NULL"
 SINCE = "SELECT account || ' ' || id, status, status_since_utc FROM delivery_restaurants"
 LATE_MINUTES, PLAIN_TIME = 20, r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 KEPT = "SELECT id, times_seen, last_seen_utc, first_seen_utc, resolved_utc FROM delivery_quarantine WHERE payload <> ''"
@@ -336,7 +336,7 @@ class ReferenceIsRead(Judge):
 
     def __init__(self) -> None:
         self._changed: dict[str, float] = {}  # restaurant: when we last changed it
-        self._menus: dict[str, dict[str, str]] = {}  # by account: the foods of its last menu
+        self._read: set[str] = set()  # accounts whose menu was read
         self._since: dict[str, list[str]] = {}  # by restaurant: its status, and since when
 
     def leaving(self, call: Call) -> None:
@@ -345,7 +345,7 @@ class ReferenceIsRead(Judge):
         last = self.before(call) if call.operation == "get_foods" else None
         if last is None or last.never_left or last.outcome == "unauthorized" or self.sim.jumped_since(last.left_at):
             return
-        if call.left_at - last.left_at < EVERY.total_seconds() - SLACK_S:
+        if call.left_at - last.left_at < EVERY.total_seconds() - TAKES_S:  # it is noted first
             self.broken(f"#{call.number} asks for the menu {call.left_at - last.left_at:.0f} s after #{last.number}")
 
     def committed(self, name: str) -> None:
@@ -373,11 +373,12 @@ class ReferenceIsRead(Judge):
     def logged(self, _: str, event: str, facts: dict[str, Any], __: str) -> None:
         """A row that is done gives its food the status. A menu that was read is stored for its account."""
         if event == "menu.read":
-            menus = [call for call in self.sim.calls if call.operation == "get_foods" and call.is_heard]
-            self._menus |= {one.account: dict(one.data) for one in menus if one.account == facts["account"]}
-            for account, menu in self._menus.items():
-                if (found := {str(row["food_id"]) for row in self.rows(MENU, account)}) != menu.keys():
-                    self.broken(f"the menu of {account} is stored with the foods {sorted(found)}")
+            self._read.add(facts["account"])
+            for account in [one for one in self.sim.world.scenery.accounts if one.name in self._read]:
+                menus = {self.sim.world.restaurants[key].menu for key in account.restaurant_ids}
+                foods = {(f.id, f.name, f.category) for f in self.sim.world.foods.values() if f.menu in menus}
+                if (found := {tuple(row) for row in self.rows(MENU, account.name)}) != foods:
+                    self.broken(f"the menu of {account.name} is stored as {sorted(found)}")
         if event != "action.done" or facts["known_by"] != "answer" or facts["action"] not in FOOD_OPERATIONS:
             return
         wanted = "active" if facts["action"] == "activate_food" else "inactive"
