@@ -39,7 +39,7 @@ from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.reconciler import Reconciler
 from orderbridge.jobs.reimport import Decision, Reimport
 from orderbridge.jobs.restore_check import RestoreCheck
-from orderbridge.marketplace import answers, documents
+from orderbridge.marketplace import documents
 from orderbridge.marketplace.client import Client
 from orderbridge.marketplace.session import Session
 from orderbridge.model import Action, ActionState, Attempt, Differs, KnownBy, Outcome, Verdict
@@ -225,8 +225,6 @@ bugs(
     "1 and 7",
     what_did_not_change_is_not_acknowledged=(
         deliveries.sort, made_otherwise(lambda made: replace(made, unchanged=[])), SHOWN_AGAIN),
-    one_of_the_changed_orders_is_left_out=(
-        deliveries.sort, made_otherwise(lambda made: replace(made, changed=made.changed[1:])), LOST),
     a_stored_order_stays_in_quarantine=(quarantine.resolve, nothing, "refused_orders_change_and_are_stored_by_hand"),
     a_document_that_is_no_order_is_forgotten=(quarantine.keep, always(result=False), 1003),
     an_order_of_another_account_is_not_told=(*muted("order.foreign_delivery"), "an_order_is_listed_for_two_accounts"),
@@ -336,8 +334,6 @@ bugs(
         actions.ends, lambda true, tx, keys: {(key, action) for key in keys for _, action in true(tx, keys)},
         "two_orders_end_and_both_answers_are_lost"),
     a_fifth_request=(retry.counted, made_otherwise(lambda made: made - 1), CRASH),
-    a_502_is_a_plain_failure=(
-        (answers, "_STATUSES"), {code: kind for code, kind in answers._STATUSES.items() if code != 502}, FAILURES),
     a_cancel_is_proved_by_absence_beside_our_own_complete=(actions.ends, always(set()), REFUSED),
     a_toggle_replaces_those_of_another_menu=(
         outbox_rows.lane_of,
@@ -349,9 +345,6 @@ bugs(
     absence_alone_proves_a_complete=(
         retry.proof, lambda true, action, history, order, seen, **how: retry.Proof.DONE
         if (action, seen) == (Action.COMPLETE, None) else true(action, history, order, seen, **how), LOST),
-    what_was_not_asked_was_answered=(
-        outbox_rows.order_end,
-        made_otherwise(lambda made: replace(made, known_by=KnownBy.ANSWER) if is_end(made, "already") else made)),
     everything_is_sent=(lifecycle.may_send, always(None)),
     every_order_is_cancelled_for_reason_1=(
         (Client, "act"),
@@ -362,13 +355,9 @@ bugs(
         WAITING),
     nothing_can_be_asked_back=(
         *unsent(lambda true, row, later, view: true(replace(row, withdraw=False), later, view)), ASKED_BACK),
-    a_refusal_is_tried_again=(
-        *decided(Outcome.REFUSED, lambda _, __, last, now: retry.RetryAt(now, last.code)), REFUSED),
     a_refusal_after_doubt_waits_for_no_look=(
         *decided(Outcome.REFUSED, lambda made, _, last, __: refused(last) if type(made) is retry.AwaitPoll else made),
         REFUSED),
-    a_row_fails_while_the_login_is_refused=(
-        *decided(Outcome.NOT_SENT, lambda _, __, last, ___: Verdict(ActionState.FAILED, last.code)), LOST),
 )  # fmt: skip
 
 
