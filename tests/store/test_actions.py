@@ -143,6 +143,7 @@ def test_the_end_of_an_attempt_is_recorded_and_one_that_never_left_leaves_no_tra
     assert action_row(pos, row_id) == before
     first, second = record(2, Attempt(Outcome.OK, None, 200))
     assert (first["outcome"], second["outcome"], second["detail"]) == ("unknown", "ok", None)
+    assert record(1, Attempt(Outcome.OK, None, 200)) == [first, second], "by a process that was stopped and replaced"
     assert record(2, Attempt(Outcome.NOT_SENT, "dns_failed")) == [first]
 
 

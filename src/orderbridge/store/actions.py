@@ -33,7 +33,8 @@ _COUNTED = {"preserve_rowcount": True}  # of an INSERT, too
 _SENT = _START.returning(actions.c.id).cte("sent")
 _START_AND_NOTE = insert(attempts).from_select(_COLUMNS, select(_SENT.c.id, *_NOTED))
 # Of these updates, the executed parameters name the columns to set.
-_RECORD = update(attempts).where(attempts.c.attempt == bindparam("number"), in_list(attempts.c.action_id))
+_OF_THESE = attempts.c.attempt == bindparam("number"), in_list(attempts.c.action_id)
+_RECORD = update(attempts).where(*_OF_THESE, attempts.c.finished_utc.is_(None))  # a successor may have ended it
 _FORGET = delete(attempts).where(attempts.c.action_id == bindparam("row"), attempts.c.attempt == bindparam("number"))
 _FINISH = update(actions).where(unfinished, _WANTED)
 _POSTPONE = _FINISH.where(actions.c.state == ActionState.SENDING)
@@ -82,7 +83,7 @@ Noted = tuple[int, int, Attempt]
 
 
 def record(connection: Connection, noted: Sequence[Noted], now: datetime) -> None:
-    """Write the outcomes of attempts: (row, number, attempt). An attempt that was not sent is deleted."""
+    """Write the outcomes of open attempts: (row, number, attempt). An attempt that was not sent is deleted."""
     if unsent := [{"row": row, "number": number} for row, number, one in noted if one.outcome == Outcome.NOT_SENT]:
         connection.execute(_FORGET, unsent)
     left = (((number, one), row) for row, number, one in noted if one.outcome != Outcome.NOT_SENT)
@@ -143,8 +144,7 @@ def postpone(connection: Connection, waits: Sequence[tuple[int, Wait]]) -> None:
 
 def explain(connection: Connection, ids: Sequence[int], code: str, text: str | None) -> set[int]:
     """Write into waiting rows what they wait for. Returns those that had no explanation before."""
-    silent = set(connection.execute(_SILENT, {"wanted": ids}).scalars())
-    if silent:
+    if silent := set(connection.execute(_SILENT, {"wanted": ids}).scalars()):
         connection.execute(_EXPLAIN, {"wanted": sorted(silent), "error_code": code, "error_text": text})
     return silent
 
