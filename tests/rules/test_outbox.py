@@ -305,6 +305,18 @@ def test_a_food_that_was_sent_keeps_the_lane_of_its_account_when_that_is_gone() 
     assert (head.lane, head.account) == (("food besiktas", "1005"), "besiktas")
 
 
+@pytest.mark.parametrize("reach, goes, ended", [
+    ({}, [], {}),
+    ({RESTAURANT: ["kadikoy"]}, [2], {1: SUPERSEDED}),
+    ({OTHER_RESTAURANT: ["kadikoy"]}, [2], {}),  # so the other restaurant is not of this account
+    ({RESTAURANT: ["besiktas"]}, [1, 2], {}),
+])  # fmt: skip
+def test_a_food_row_waits_while_an_older_one_may_be_of_its_menu(reach, goes, ended) -> None:
+    rows = [row(ACTIVATE, 1, restaurant_id=RESTAURANT), row(DEACTIVATE, 2, account="kadikoy")]
+    made = plan(rows, view(directory=directory("kadikoy", "besiktas", reach=reach, complete=False)))
+    assert (going(made), ends(made)) == (goes, ended)
+
+
 @pytest.mark.parametrize("one", [row(OPEN), row(ACTIVATE, restaurant_id=RESTAURANT)], ids=["restaurant", "food"])
 def test_until_the_restaurants_are_known_a_row_waits_and_expires(one: OutboxRow) -> None:
     early = view(directory=directory("kadikoy", "besiktas", complete=False))

@@ -50,6 +50,10 @@ _DETAILS = (
 _TAKEN = "SELECT payment_key, account FROM delivery_orders WHERE pos_revision > 0 AND ended_utc IS NULL"
 
 
+def _times_last(column: str) -> tuple[bool, str]:
+    return column.endswith("_utc"), column
+
+
 class Step(NamedTuple):
     """One permitted change of an order, with the values after it."""
 
@@ -530,14 +534,9 @@ def _nearest(steps: list[Step], before: State, after: State, events: list[Event]
     """The permitted change with the fewest differences, and these differences."""
     ways = []
     for step in steps or [Step("no change at all", before, [])]:
-        apart = [name for name in sorted(after, key=_by_weight) if after[name] != step.state.get(name)]
+        apart = [name for name in sorted(after, key=_times_last) if after[name] != step.state.get(name)]
         said = [f"{name} is {after[name]!r}, expected {step.state.get(name)!r}" for name in apart[:4]]
         if step.events != events:
             said.append(f"its new events are {events}, expected {step.events}")
         ways.append((len(apart), f"the nearest permitted change is {step.why}; {', '.join(said)}"))
     return min(ways, key=lambda way: way[0])[1]
-
-
-def _by_weight(column: str) -> tuple[bool, str]:
-    """Sort times last, since they follow from what happened."""
-    return column.endswith("_utc"), column

@@ -30,7 +30,6 @@ from orderbridge.actions import ACTIONS
 from orderbridge.jobs import acknowledge, outcome_writer, reimport
 from orderbridge.jobs import intake as jobs_intake
 from orderbridge.jobs import outbox as jobs_outbox
-from orderbridge.jobs.accounts_at_work import AccountsAtWork
 from orderbridge.jobs.acknowledge import Acknowledger
 from orderbridge.jobs.closures import Closures
 from orderbridge.jobs.intake import Intake
@@ -198,7 +197,7 @@ bugs(
     a_bucket_is_released_with_its_accounts_at_work=(
         (Replica, "_release"), lambda true, self, bucket, _: true(self, bucket, ()), 1),
     a_replica_has_what_others_should_have=((Replica, "_mine"), lambda _, self: self._beat.held, 1),
-    the_requests_of_other_replicas_are_recovered=((jobs_outbox, "is_ours"), always(result=True), 1),
+    the_requests_of_other_replicas_are_recovered=((jobs_outbox, "is_ours"), always(result=True), 3),
 )  # fmt: skip
 
 
@@ -327,7 +326,7 @@ bugs(
         (outbox_rows, "ENDS"),
         outbox_rows.ENDS
         | {(Standing.UNRESOLVED, Cause.WITHDRAWN): outbox_rows.ENDS[Standing.WAITING, Cause.WITHDRAWN]},
-        1003),
+        1005),
     a_poll_that_ends_forgets_what_was_on_the_wire_in_another=(
         (Lanes, "end_poll"), lambda true, self, began: (true(self, began), self._used.clear())[0], LIST_BEFORE),
     an_end_of_another_order_counts=(
@@ -355,14 +354,7 @@ bugs(
         WAITING),
     nothing_can_be_asked_back=(
         *unsent(lambda true, row, later, view: true(replace(row, withdraw=False), later, view)), ASKED_BACK),
-    a_refusal_after_doubt_waits_for_no_look=(
-        *decided(Outcome.REFUSED, lambda made, _, last, __: refused(last) if type(made) is retry.AwaitPoll else made),
-        REFUSED),
 )  # fmt: skip
-
-
-def refused(last: Attempt) -> Verdict:
-    return Verdict(ActionState.REFUSED, last.code, KnownBy.ANSWER, None, last.http_status)
 
 
 def soon(made: Any, action: Action, _: Attempt, now: datetime) -> Any:
@@ -441,10 +433,6 @@ async def redirects_are_followed(_: Any, self: Wire, request: httpx.Request, *__
 bugs(
     "login",
     a_token_is_renewed_at_its_end=(tokens.renew_at, lambda _, __, expiry: expiry, TOKEN_ENDS),
-    a_kept_token_is_not_renewed=(
-        (AccountsAtWork, "_plan"),
-        lambda true, self, one, *waits: (true(self, one, *waits), self._timetable.remove(f"renew {one.name}"))[0],
-        TOKEN_ENDS),
     a_time_zone_is_believed=(
         tokens.expires, lambda true, said, received, zone: true(said, received - timedelta(3), zone), HANGS),
     a_refused_login_is_tried_again_at_once=(tokens.refusal_wait, always(0.1), 1009),
@@ -483,7 +471,7 @@ bugs(
 )  # fmt: skip
 
 
-@bug("login", (Session, "replace"))
+@bug("login", (Session, "replace"), 1004)
 async def a_refused_token_is_used_again(_: Any, __: Session, refused: Any, *___: Any) -> Any:
     return refused
 
@@ -519,7 +507,7 @@ _FLUSHED_LATER = (
 
 
 BUGS |= {
-    name: Bug(promise, 1, plants, "power")
+    name: Bug(promise, 2, plants, "power")
     for name, promise, plants in (
         ("a_commit_is_flushed_later", "1", _FLUSHED_LATER),
         ("a_line_of_the_journal_is_not_flushed", "journal", (((journal, "os"), _Forgetful("fdatasync")),)),
@@ -552,7 +540,7 @@ bugs(
     "closures", "hands",
     a_closure_does_not_end=((Closures, "carry_out"), always([])),
     a_closure_ends_at_once=(closures.step, always(Step.END)),
-    a_closure_ends_beside_something_newer=(closures.step, lambda true, plan, _, now: true(plan, (), now)),
+    a_closure_ends_beside_something_newer=(closures.step, lambda true, plan, _, now: true(plan, (), now), 1003),
     the_end_of_a_closure_is_lost=(store_closures.end, nothing),
 )  # fmt: skip
 bugs("board", "hands", each_tap_is_a_row=(cards.request_id, lambda true, *of: f"{true(*of)}:{next(_taps)}"))

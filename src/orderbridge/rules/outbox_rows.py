@@ -158,6 +158,10 @@ class Directory:
             return self.default  # the marketplace decides
         return Refusal("restaurant_unknown") if self.complete else None
 
+    def knows(self, account: str | None) -> bool:
+        """Whether the restaurants of this account are known."""
+        return self.complete or any(account in reaching for reaching in self.by_restaurant.values())
+
     def _reaching(self, restaurant_id: str) -> list[str]:
         return [name for name in self.by_restaurant.get(restaurant_id, ()) if name in self.accounts]
 

@@ -333,6 +333,8 @@ class Queue:
         else:
             del self._lanes[entry.lane]
             self._changed.pop(entry.lane, None)
+        if entry.account is None and entry.row.food_id is not None:  # others may wait for it
+            self._changed |= {lane: None for lane in self._lanes if lane[1] == entry.lane[1]}
         if len(self._times) > 2 * len(self._entries) + _MOST_OVER:  # without those of rows that are over
             self._times = sorted({time for time in self._times if time[1] in self._entries})
 
@@ -393,6 +395,8 @@ class Queue:
         if self.frontier is not None and head.row.id > self.frontier and head.row.action not in ORDER_ACTIONS:
             self._beyond[head.lane] = None
             return
+        if self._may_overtake(head):
+            return
         now, at = self.view.now, head.row.next_attempt_utc
         # A later time than any possible wait means that the clock was set back.
         if at is not None and now < at <= now + self.view.longest_wait:
@@ -401,6 +405,14 @@ class Queue:
             head.is_next = True
             if not was_next:
                 self.accounts.put(head)
+
+    def _may_overtake(self, head: Entry) -> bool:
+        """Whether an older row may be about the same food: its account is not known yet, and may be the head's."""
+        food = head.row.food_id
+        if food is None or not self._sizes[None] or self.view.directory.knows(head.account):
+            return False
+        olds = (one.row for one in self if one.account is None and one.refusal is None and one.row.id < head.row.id)
+        return any(old.food_id == food for old in olds)
 
     def due(self) -> datetime | None:
         """When the next row is due or expires; None: never."""
