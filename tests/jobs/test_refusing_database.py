@@ -108,6 +108,16 @@ async def test_an_update_that_cannot_be_stored_is_quarantined_and_not_acknowledg
     assert shop.one("SELECT resolved_utc FROM delivery_quarantine")["resolved_utc"] is not None
 
 
+async def test_an_order_that_changed_back_while_the_database_refused_it_is_not_outdated(shop: Shop):
+    order = await shop.taken_in()
+    shop.refuse("UPDATE ON delivery_orders")
+    for status, is_waiting in ((2, True), (1, False)):
+        shop.world.change_status(order.key, status)
+        await shop.poll()
+        kept = shop.one("SELECT resolved_utc FROM delivery_quarantine")["resolved_utc"]
+        assert (kept is None, order.acknowledged) == (is_waiting, not is_waiting)
+
+
 @pytest.mark.parametrize("raises", [RAISES[0], LEFT_OUT])
 async def test_an_order_refused_by_every_table_is_not_acknowledged_and_logged_once(shop: Shop, raises: str):
     order = shop.place()

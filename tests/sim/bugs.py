@@ -49,7 +49,6 @@ from orderbridge.rules import (  # isort: skip
 )  # fmt: skip
 from orderbridge.rules.closures import Step
 from orderbridge.rules.cooldown import Cooldowns
-from orderbridge.rules.lifecycle import Statuses
 from orderbridge.rules.outbox_rows import Cause, Standing
 from orderbridge.rules.problems import Code
 from orderbridge.rules.queue import AccountQueues, Queue
@@ -240,14 +239,6 @@ bugs(
 BUGS["an_acknowledgement_leaves_late"] = Bug(
     "2", 1064, tuple(((module, "ACKNOWLEDGE_WITHIN_S"), 60.0) for module in (acknowledge, jobs_intake))
 )
-
-
-@bug("2", (Outbox, "_with_lanes"), EXPIRY)
-def a_row_given_up_by_its_expiry_leaves_its_lane_untouched(true: Any, self: Any, ends: Any) -> Any:
-    free, lanes = true(self, ends)
-    for lane in lanes:
-        self._lanes.free(lane)
-    return free, []
 
 
 bugs(
@@ -460,8 +451,6 @@ bugs(
     an_ok_that_could_not_be_noted_is_forgotten=((Acknowledger, "mark_late"), idle, MUCH_FAILS),
     an_accept_does_not_move_the_start=(
         order_times.start_of, lambda true, wanted, zone, _: true(wanted, zone, 30), MUCH_FAILS),
-    a_list_shows_an_order_twice_and_the_last_one_counts=(
-        (Statuses, "latest"), lambda _, __, documents: {d.payment_key: d for d in documents if d.payment_key}, 1007),
     an_old_order_is_not_late=((deliveries.Lateness, "marked"), lambda _, __, order, ___: order, FULL),
     a_scheduled_order_is_accepted=(
         deliveries.accepts_itself, lambda true, order, **_: true(order, scheduled_too=True), 1003),

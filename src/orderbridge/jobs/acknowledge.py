@@ -71,9 +71,9 @@ class Polled:
 class Answer:
     """One poll's answer while it is stored and acknowledged.
 
-    `good`: its orders by payment_key. `held`: the orders whose lanes we hold. `deadline`: for acknowledgements,
-    monotonic. `noting`: OKs that are being noted. `blocked`: the error if another session locks the table against new
-    orders.
+    `good`: its orders by payment_key. `held`: the orders whose lanes we hold. `kept`: those with a document in
+    quarantine. `deadline`: for acknowledgements, monotonic. `noting`: OKs that are being noted. `blocked`: the error if
+    another session locks the table against new orders.
     """
 
     good: dict[str, Document]
@@ -81,6 +81,7 @@ class Answer:
     deadline: float
     counts: Polled
     held: set[str] = field(default_factory=set)
+    kept: set[str] = field(default_factory=set)
     acknowledging: list[asyncio.Task[None]] = field(default_factory=list)
     places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PARALLEL_ACKNOWLEDGEMENTS))
     blocked: DBAPIError | None = None

@@ -112,8 +112,12 @@ class Intake:
         """Sort the orders, and release the lanes of those with unresolved rows."""
         if not answer.good:  # the usual case needs no query
             return Sorted()
-        known, doubtful = await self._database.read(
-            lambda tx: (orders.stored(tx, answer.good), orders.with_unresolved_rows(tx, answer.good))
+        known, doubtful, answer.kept = await self._database.read(
+            lambda tx: (
+                orders.stored(tx, answer.good),
+                orders.with_unresolved_rows(tx, answer.good),
+                quarantine.waiting(tx, answer.good),
+            )
         )
         self.acknowledger.release(answer, answer.held & doubtful)
         listed = rules.sort(answer.good, known, account=self._account.name, configured=self._configured)
@@ -130,7 +134,8 @@ class Intake:
 
     async def _store(self, answer: Answer, listed: Sorted) -> None:
         """Store new orders, then changed ones; unchanged ones are only acknowledged."""
-        codes = await self._database.read(reference.payment_codes) if listed.new or listed.changed else {}
+        is_read = listed.new or listed.changed or answer.kept
+        codes = await self._database.read(reference.payment_codes) if is_read else {}
         for chunk in self._chunks(listed.new):
             answer.counts.new += await self._write(answer, chunk, codes, self._insert, self._keep_new)
         doing, error = f"new_orders {self._account.name}", answer.blocked
@@ -139,8 +144,10 @@ class Intake:
         else:  # a new order has no row, so the whole table is locked
             self._database.trouble.failed(doing, type(error.orig).__name__, remedy(error), TroubleKind.BUSY)
         answer.counts.unchanged += len(listed.unchanged)
-        for chunk in self._chunks(listed.unchanged):
+        for chunk in self._chunks([one for one in listed.unchanged if one.payment_key not in answer.kept]):
             self.acknowledger.start(answer, chunk)
+        for chunk in self._chunks([one for one in listed.unchanged if one.payment_key in answer.kept]):
+            await self._write(answer, chunk, codes, self._resolve, self._write_least)
         update = partial(self._update, answer.held, codes)
         for chunk in self._chunks(listed.changed):
             answer.counts.changed += await self._write(answer, chunk, codes, update, self._write_least)
@@ -299,6 +306,11 @@ class Intake:
             orders.update_delivered(connection, stored, arrival, change, now)
         quarantine.resolve(connection, [order.payment_key for order in fresh], now)
         self._database.durability.ask(connection)
+        return fresh
+
+    def _resolve(self, connection: Connection, fresh: Sequence[Order]) -> Sequence[Order]:
+        """Resolve older documents of orders that are stored as delivered, so that no retry stores those."""
+        quarantine.resolve(connection, [order.payment_key for order in fresh], self._clock.now())
         return fresh
 
     def _update_least(self, held: Collection[str], connection: Connection, order: Order) -> None:

@@ -1,6 +1,6 @@
 """Stores documents that could not be stored as orders, once each, with the reason."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -87,6 +87,12 @@ def unresolved(connection: Connection) -> list[dict[str, Any]]:
     names = ("id", "account", "payment_key", "reason", "first_seen_utc", "last_seen_utc", "times_seen")
     query = select(*quarantine.c[names]).where(literal_column(UNRESOLVED)).order_by(quarantine.c.id)
     return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def waiting(connection: Connection, keys: Collection[str]) -> set[str]:
+    """Those of these orders that have an unresolved document."""
+    query = select(quarantine.c.payment_key).where(literal_column(UNRESOLVED), quarantine.c.payment_key.in_(keys))
+    return set(connection.execute(query).scalars())
 
 
 def of_order(connection: Connection, row_id: int) -> list[Kept]:
