@@ -194,6 +194,10 @@ def with_unresolved_rows(books: Books, keys: Iterable[str]) -> set[str]:
     return {KEY} if KEY in keys and books.of((ActionState.SENDING,)) else set()
 
 
+def waiting(books: Books, keys: Iterable[str]) -> set[str]:
+    return set()
+
+
 def insert_new(books: Books, account: str, arrivals: Sequence[Any], now: datetime, starts: object = ()) -> None:
     for arrival in arrivals:
         order = arrival.order

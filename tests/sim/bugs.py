@@ -37,7 +37,6 @@ from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.reconciler import Reconciler
 from orderbridge.jobs.reimport import Decision, Reimport
-from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.marketplace import documents
 from orderbridge.marketplace.client import Client
 from orderbridge.marketplace.session import Session
@@ -216,7 +215,6 @@ async def the_lease_counts_from_the_answer(true: Any, self: Replica) -> None:
 
 bugs(
     "1",
-    an_order_is_acknowledged_and_not_written=(orders.insert_new, nothing, LONG_LIST),
     the_document_is_not_kept=((orders, "payload_of"), always(""), CLOCK),
 )  # fmt: skip
 bugs(
@@ -520,7 +518,6 @@ bugs(
     nobody_can_confirm_a_restore=(high_water.settle, always(result=False), 1),
     a_copy_takes_the_wal_of_a_newer_file=(sqlite_checks.refuse_foreign_wal, nothing, 23),
 )  # fmt: skip
-bugs("3", "restore", an_older_copy_is_polled_for_at_once=((RestoreCheck, "_hold_s"), always(0.0), 2))
 bugs("1", "restore", a_replay_stores_nothing=((Reimport, "store"), always(Decision.KNOWN), 10))
 
 _taps = count()

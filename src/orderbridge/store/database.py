@@ -240,11 +240,11 @@ def _engine(url: str, busy_timeout_s: float, **more: Any) -> Engine:
 
 def _end_limited(context: ExceptionContext) -> None:
     """End a session that may not work or was too slow: it keeps the rights and settings with which it began."""
-    error = context.sqlalchemy_exception
-    if context.connection is None or not isinstance(error, DBAPIError):
-        return
+    error, connection = context.sqlalchemy_exception, context.connection
+    if connection is None or not connection.in_transaction() or not isinstance(error, DBAPIError):
+        return  # outside a transaction SQLAlchemy itself tries what the server offers
     if kind(error) is TroubleKind.READ_ONLY or is_denied(error) or remedy(error).key == "database.time_limit":
-        context.connection.detach()  # closed instead of returned to the pool
+        connection.detach()  # closed instead of returned to the pool
 
 
 class Options(TypedDict, total=False):
