@@ -133,9 +133,9 @@ class Intake:
         return listed
 
     async def _store(self, answer: Answer, listed: Sorted) -> None:
-        """Store new orders, then changed ones; unchanged ones are only acknowledged."""
-        is_read = listed.new or listed.changed or answer.kept
-        codes = await self._database.read(reference.payment_codes) if is_read else {}
+        """Store new orders, then changed ones. Unchanged ones are acknowledged; their older documents are resolved."""
+        needs_codes = listed.new or listed.changed or answer.kept
+        codes = await self._database.read(reference.payment_codes) if needs_codes else {}
         for chunk in self._chunks(listed.new):
             answer.counts.new += await self._write(answer, chunk, codes, self._insert, self._keep_new)
         doing, error = f"new_orders {self._account.name}", answer.blocked

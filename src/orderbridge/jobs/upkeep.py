@@ -112,7 +112,8 @@ def headline(found: Sequence[Problem], accounts: int, zone: ZoneInfo, language: 
     since = "" if first.since is None else say("status.since", language, time=first.since.astimezone(zone))
     cause, _ = problem_text(first.code, language, **first.facts)
     subject = f"{first.subject}: " if first.subject else ""
-    beside = ", ".join(filter(None, (since, f"+{len(found) - 1}" if len(found) > 1 else "")))
+    more = f"+{len(found) - 1}" if len(found) > 1 else ""
+    beside = ", ".join(filter(None, (since, more)))
     return f"{light}: {subject}{cause}{f' ({beside})' if beside else ''}"
 
 
@@ -224,8 +225,9 @@ class Upkeep:
             found = await self._database.read(lambda tx: order_times.due(tx, now, self._zone, self._minutes_of))
             note = partial(order_times.note, raises_revision=self._settings.alarms.not_started_minutes > 0)
             written, _ = await write_batch(self._database, lambda tx, some: note(tx, now, some), found)
-            for one in (one for one in written if one.begins):
-                _log.info("order.start", payment_key=one.payment_key)
+            for one in written:
+                if one.begins:
+                    _log.info("order.start", payment_key=one.payment_key)
         return STARTS_S
 
     def _minutes_of(self, account: str, restaurant_id: str | None) -> int:

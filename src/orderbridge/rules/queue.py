@@ -411,8 +411,8 @@ class Queue:
         food = head.row.food_id
         if food is None or not self._sizes[None] or self.view.directory.knows(head.account):
             return False
-        olds = (one.row for one in self if one.account is None and one.refusal is None and one.row.id < head.row.id)
-        return any(old.food_id == food for old in olds)
+        unknown = (one.row for one in self if one.account is None and one.refusal is None)
+        return any(row.food_id == food and row.id < head.row.id for row in unknown)
 
     def due(self) -> datetime | None:
         """When the next row is due or expires; None: never."""

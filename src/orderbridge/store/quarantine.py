@@ -10,7 +10,7 @@ from sqlalchemy.sql import ColumnElement
 
 from orderbridge.model import Document
 from orderbridge.store.ddl import payload_of
-from orderbridge.store.rows import insert_all
+from orderbridge.store.rows import batches, in_list, insert_all
 from orderbridge.store.tables import UNRESOLVED, orders, quarantine
 
 # A document that is not an order is received again with each poll, so counting it is one UPDATE.
@@ -20,6 +20,7 @@ _SEEN_AGAIN = (
     update(quarantine).where(*_same).values(times_seen=quarantine.c.times_seen + bindparam("times"), resolved_utc=None)
 )
 
+_WAITING = select(quarantine.c.payment_key).where(literal_column(UNRESOLVED), in_list(quarantine.c.payment_key))
 
 COUNT_LIMIT = 1000  # rows are counted up to this
 REFUSED_LIMIT = 50  # orders
@@ -91,8 +92,7 @@ def unresolved(connection: Connection) -> list[dict[str, Any]]:
 
 def waiting(connection: Connection, keys: Collection[str]) -> set[str]:
     """Those of these orders that have an unresolved document."""
-    query = select(quarantine.c.payment_key).where(literal_column(UNRESOLVED), quarantine.c.payment_key.in_(keys))
-    return set(connection.execute(query).scalars())
+    return {key for batch in batches(keys) for key in connection.execute(_WAITING, {"wanted": batch}).scalars()}
 
 
 def of_order(connection: Connection, row_id: int) -> list[Kept]:
