@@ -85,7 +85,10 @@ def audit(connection: Connection, settings: Settings, since: datetime) -> Audit:
 
 
 def _counted_twice(connection: Connection, since: datetime) -> list[tuple[datetime, datetime]]:
-    """Spans that the clock passed twice because it was set back. Times within them prove nothing."""
+    """Spans that the clock passed twice because it was set back. Times within them prove nothing.
+
+    A request that took longer than any can shows that the clock was set forward, and only for a time.
+    """
     spans = []
     for table, column in ((events, events.c.at_utc), (actions, actions.c.created_utc)):
         before = func.lag(column, type_=column.type).over(order_by=table.c.id).label("before")
@@ -93,7 +96,11 @@ def _counted_twice(connection: Connection, since: datetime) -> list[tuple[dateti
         set_back = select(moments.c.at, moments.c.before).where(moments.c.before > moments.c.at)
         rows = connection.execute(set_back)
         spans += [(row.at - _UNSEEN, row.before + _UNSEEN) for row in rows if row.before > row.at + _JITTER]
-    return spans
+    is_measured = attempts.c.error_code.is_distinct_from("stopped_while_sending")  # its end is the next start
+    request = select(attempts.c.started_utc.label("begin"), attempts.c.finished_utc.label("end"))
+    ended = request.where(attempts.c.started_utc >= since, attempts.c.finished_utc.is_not(None), is_measured)
+    rows = connection.execute(ended)
+    return spans + [(row.begin - _UNSEEN, row.end + _UNSEEN) for row in rows if row.end > row.begin + _UNSEEN]
 
 
 def _lies_in(moment: datetime | None, spans: Sequence[tuple[datetime, datetime]]) -> bool:
