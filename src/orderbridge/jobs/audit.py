@@ -94,13 +94,11 @@ def _counted_twice(connection: Connection, since: datetime) -> list[tuple[dateti
         before = func.lag(column, type_=column.type).over(order_by=table.c.id).label("before")
         moments = select(column.label("at"), before).where(column >= since).subquery()
         set_back = select(moments.c.at, moments.c.before).where(moments.c.before > moments.c.at)
-        rows = connection.execute(set_back)
-        spans += [(row.at - _UNSEEN, row.before + _UNSEEN) for row in rows if row.before > row.at + _JITTER]
+        spans += [(at, last) for at, last in connection.execute(set_back) if last > at + _JITTER]
     is_measured = attempts.c.error_code.is_distinct_from("stopped_while_sending")  # its end is the next start
-    request = select(attempts.c.started_utc.label("begin"), attempts.c.finished_utc.label("end"))
-    ended = request.where(attempts.c.started_utc >= since, attempts.c.finished_utc.is_not(None), is_measured)
-    rows = connection.execute(ended)
-    return spans + [(row.begin - _UNSEEN, row.end + _UNSEEN) for row in rows if row.end > row.begin + _UNSEEN]
+    made = select(attempts.c.started_utc, attempts.c.finished_utc).where(attempts.c.finished_utc >= since, is_measured)
+    spans += [(begin, end) for begin, end in connection.execute(made) if end - begin > _UNSEEN]
+    return [(begin - _UNSEEN, end + _UNSEEN) for begin, end in spans]
 
 
 def _lies_in(moment: datetime | None, spans: Sequence[tuple[datetime, datetime]]) -> bool:

@@ -149,8 +149,8 @@ class Checkup:
     async def _store(self) -> None:
         """Store the open problems and those reported to the command, for the next daemon."""
         if self._found is not None:
-            await self._table.store(self._found, self._names().values(), self.history.reported())
-            self.own_problems.is_held = self._table.is_held
+            names, reported = self._names().values(), self.history.reported()
+            self.own_problems.is_held = await self._table.store(self._found, names, reported)
 
     def _store_soon(self) -> None:
         """Store in the background, so that the next alarm does not wait for the database."""

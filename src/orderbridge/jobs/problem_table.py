@@ -58,7 +58,6 @@ class ProblemTable:
         self._file = ProblemsFile(database)
         self._in_file: list[Row] | None = None
         self._next_sign = float("-inf")
-        self.is_held = False  # the last write met a lock, which no till has on our own tables
         self._one_at_a_time = asyncio.Lock()
 
     async def begin(self) -> list[Problem]:
@@ -79,8 +78,11 @@ class ProblemTable:
             known = [row for _, row in self._written[own_tables.problems].values()]
         return [_problem(row) for row in known if row["told"] and row["code"] in set(Code)]
 
-    async def store(self, found: Collection[Problem], accounts: Iterable[str], reported: Mapping[Key, Rank]) -> None:
-        """Write the open problems. `reported`: the rank at which each was last reported to the alarm command."""
+    async def store(self, found: Collection[Problem], accounts: Iterable[str], reported: Mapping[Key, Rank]) -> bool:
+        """Write the open problems. Returns whether a lock prevented it: no till locks our own tables.
+
+        `reported`: the rank at which each was last reported to the alarm command.
+        """
         async with self._one_at_a_time:
             try:
                 await self.begin()
@@ -93,16 +95,16 @@ class ProblemTable:
                     own_tables.lamps: self._made(own_tables.lamps, statuses, self._status_row),
                 }
                 await self._write(made)
-                self.is_held = False
             except (DBAPIError, Over) as error:
-                self.is_held = isinstance(error, DBAPIError) and is_busy(error)
                 if any(code in NO_DATABASE for code, _ in reported):
                     await self._keep_in_file(
                         [self._problem_row(one, reported[one.key]) for one in found if one.key in reported]
                     )
+                return isinstance(error, DBAPIError) and is_busy(error)
             else:  # the file stays until the end is reported
                 still = [row for row in self._in_file or () if (row["code"], row["subject"]) in reported]
                 await self._keep_in_file(still if any(row["code"] in NO_DATABASE for row in still) else None)
+        return False
 
     async def _keep_in_file(self, rows: list[Row] | None) -> None:
         if rows == self._in_file:

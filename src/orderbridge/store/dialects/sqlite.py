@@ -236,7 +236,7 @@ async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
     """Call `wake` soon after each commit of another program, until cancelled."""
     path = str(engine.url.database)
     connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
-    with contextlib.closing(connection), contextlib.closing(Notices(_wal_of(path))) as notices:
+    with contextlib.closing(connection), contextlib.closing(Notices(path)) as notices:
         seen: int | None = None
         ask_in = ASK_S
         while True:
@@ -258,10 +258,6 @@ async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
                 await notices.within(ask_in)
 
 
-def _wal_of(path: str) -> str:
-    return os.path.realpath(path) + "-wal"  # beside the file, not beside a link to it
-
-
 def _version(connection: sqlite3.Connection) -> int | None:
     """The change counter; None on an error, which the writer will report."""
     try:
@@ -271,10 +267,10 @@ def _version(connection: sqlite3.Connection) -> int | None:
 
 
 class Notices:
-    """inotify notices for one file. Without inotify it only waits for the time."""
+    """inotify notices for the -wal of a database. Without inotify it only waits for the time."""
 
     def __init__(self, path: str) -> None:
-        self._path = os.fsencode(path)
+        self._path = os.fsencode(os.path.realpath(path) + "-wal")  # beside the file, not beside a link to it
         self._library, self._descriptor = _begun()
 
     def close(self) -> None:
