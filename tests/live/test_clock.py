@@ -12,11 +12,9 @@ from orderbridge_sandbox.scenery import KADIKOY
 LIBRARY = "faketime/libfaketimeMT.so.1"
 PLACES = ("/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/local/lib")
 
-Set = Callable[[int], None]
-
 
 @pytest.fixture
-def set_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Set:
+def set_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Set the wall clock of processes that start from now on; the monotonic one cannot be set."""
     found = [path for place in PLACES if (path := Path(place, LIBRARY)).is_file()]
     if not found:
