@@ -140,7 +140,7 @@ def offered(order: Seen, rows: Collection[Asked]) -> list[Action]:
     """The actions that can be requested now, the usual one first. While one is unfinished, only a cancel is offered."""
     if order.ended_by is not None:
         return []
-    asked = {Action(row.action) for row in rows if row.state in UNFINISHED}
+    asked = {row.action for row in rows if row.state in UNFINISHED}
     if Action.CANCEL in asked or Action.COMPLETE in asked:
         return []
     if order.status == NEEDS_PAYMENT:

@@ -206,6 +206,7 @@ def test_a_row_against_the_constraints_is_refused_with_the_reason(of: tuple[str,
 def test_times_thousands_of_years_away_are_handled() -> None:
     one = row(CLOSE, created_utc=NOW.replace(year=9000))
     assert (argument_problem(one), expiry(one, view())) == (None, NOW.replace(year=9000) + VALID)
+    assert expiry(replace(row(CLOSE, created_utc=NOW), action="dance"), view()) == NOW + VALID  # `audit` may meet it
 
 
 @pytest.mark.interface("Limits")

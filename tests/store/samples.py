@@ -231,7 +231,7 @@ def put_orders(pos: AnyPos, *changes: Row, **usual: object) -> None:
 
 def put_action(pos: AnyPos, action: str = "accept", **changes: object) -> int:
     """Insert a valid outbox row, with the arguments of its action; then write the daemon's columns."""
-    values = NEEDED[action] | changes
+    values = NEEDED.get(action, {}) | changes
     theirs = {column: values.pop(column) for column in sorted(DAEMONS & values.keys())}
     row_id = put(pos, "delivery_actions", action=action, **values)
     if theirs:

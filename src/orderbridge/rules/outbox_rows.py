@@ -53,6 +53,7 @@ from sys import intern
 
 from orderbridge.actions import (
     ACTIONS,
+    AWAITED,
     CLOSURE_MINUTES,
     CLOSURES,
     ORDER_ACTIONS,
@@ -221,10 +222,9 @@ def expiry(row: OutboxRow, view: View) -> datetime:
     created = row.created_utc
     if created is None or created.year > _LAST_YEAR:
         return view.now  # the row was sent: argument_problem refuses a waiting one
-    usual = view.accept_valid if ACTIONS[row.action].answers_customer else view.valid
-    minutes = row.valid_minutes
-    is_sound = isinstance(minutes, int) and minutes in _VALID_MINUTES
-    return created + (timedelta(minutes=minutes) if minutes and is_sound else usual)
+    if isinstance(minutes := row.valid_minutes, int) and minutes in _VALID_MINUTES:
+        return created + timedelta(minutes=minutes)
+    return created + (view.accept_valid if row.action in AWAITED else view.valid)
 
 
 def account_of(row: OutboxRow, directory: Directory) -> str | Refusal | None:
