@@ -118,6 +118,10 @@ class Replica(Roster):
             return True
         return not self.membership.is_over and self._clock.monotonic() < self.heard + LEASE_S
 
+    def has_others(self) -> bool:
+        """Whether other replicas may send rows."""
+        return self.membership is not None
+
     def is_current(self, connection: Connection) -> bool:
         """Whether no account has changed since they were read; each change raises the version."""
         return account_settings.version(connection) == self._accounts_version

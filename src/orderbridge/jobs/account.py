@@ -172,6 +172,10 @@ class Roster:
         """Whether a request may leave now."""
         return True
 
+    def has_others(self) -> bool:
+        """Whether other processes may send rows, too."""
+        return False
+
     def is_current(self, connection: Connection) -> bool:  # noqa: ARG002
         """Whether `known` agrees with the database."""
         return True

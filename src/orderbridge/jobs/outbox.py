@@ -19,6 +19,7 @@ import asyncio
 import math
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from datetime import datetime, timedelta
 from functools import partial
 
 import structlog
@@ -63,6 +64,7 @@ class Outbox:
         self.due: list[Due] = []  # ends that are decided but not written yet
         self._woken = asyncio.Event()
         self._recover_at = math.inf  # monotonic: when to repeat a recovery that could not be written
+        self._elsewhere: set[int] = set()  # rows that another replica may have on the wire
         self._ahead: float | None = None  # the wall clock minus the monotonic one
 
     def wake(self) -> None:
@@ -136,6 +138,8 @@ class Outbox:
             await self.reader.everything()
         await self.reader.news()
         await self.reader.step(busy=self.is_busy())
+        if self.queue.has_orphan:  # it is recovered first
+            return 0.0
         wait_s = await self.act()
         return 0.0 if self.due else min(wait_s, self.reader.again_in())
 
@@ -240,6 +244,9 @@ class Outbox:
         free: list[Due] = []
         lanes: list[Lane] = []
         for row, verdict in ends:
+            if row.id in self._elsewhere:
+                self._postponed.postpone(row.id)
+                continue
             if row.state == ActionState.SENDING and row.payment_key is not None:
                 lane = order_lane(row.payment_key)
                 if not self._lanes.take(lane):
@@ -284,7 +291,9 @@ class Outbox:
         self.reader.follow_roster()
         self.executor.in_doubt = self.queue.has_orphan = False
         mine = self.queue.in_flight()  # before reading, during which outcomes may be written
-        lost = await self._database.read(lambda tx: self._lost(tx, mine))
+        found = await self._database.read(lambda tx: self._orphans(tx, mine))
+        lost = [(row, number) for row, number, began in found if not self._may_be_on_the_wire(began)]
+        self._elsewhere = {row.id for row, _, _ in found} - {row.id for row, _ in lost}
         recovered, failed = await write_batch(self._database, self.writer.lose, lost)
         errors, rows = {row.id: error for (row, _), error in failed}, {row.id: row for row, _ in lost}
         waits = list(self._postponed.put_off(errors, rows).values())
@@ -294,13 +303,20 @@ class Outbox:
             _log.warning("outbox.recovered", rows=len(recovered))
         if len(recovered) + len(failed) < len(lost):  # locked rows, or an unreachable database
             waits.append(STUCK_S)
+        if self._elsewhere:
+            waits.append(FLOOR_S)
         self._recover_at = self._clock.monotonic() + min(waits, default=math.inf)
         self.reader.read_all_soon()
 
-    def _lost(self, connection: Connection, mine: Collection[int]) -> list[tuple[OutboxRow, int]]:
-        """The rows that are marked as in flight but not in `mine`, each with its lost attempt."""
+    def _may_be_on_the_wire(self, began: datetime) -> bool:
+        """Whether another replica may wait for the answer: of two accounts of one restaurant each may have another."""
+        longest = timedelta(seconds=self._context.settings.marketplace.timeout_seconds)
+        return self._roster.has_others() and self._clock.now() - began < longest
+
+    def _orphans(self, connection: Connection, mine: Collection[int]) -> list[tuple[OutboxRow, int, datetime]]:
+        """The rows that are marked as in flight but not in `mine`, each with its attempt and when that began."""
         lost = unfinished.unfinished_attempts(connection)
         sending = unfinished.read_unfinished(connection, sending_only=True)[0] if lost else []
         # Without rows that another replica has in flight.
         rows = {row.id: row for row in sending if row.id not in mine and is_ours(row, self.queue.view.directory)}
-        return [(rows[row_id], number) for row_id, number in lost if row_id in rows]
+        return [(rows[row_id], number, began) for row_id, number, began in lost if row_id in rows]

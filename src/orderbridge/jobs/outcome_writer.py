@@ -339,7 +339,7 @@ def post(
 def _with_lost(connection: Connection, postings: Sequence[Posting]) -> Sequence[Posting]:
     """Add the interrupted attempts whose unknown outcomes the database has refused (`lose`)."""
     sent = {one.row.id: one for one in postings if one.number is None and one.row.state == ActionState.SENDING}
-    for row_id, number in unfinished.unfinished_attempts(connection) if sent else ():
+    for row_id, number, _ in unfinished.unfinished_attempts(connection) if sent else ():
         if (one := sent.get(row_id)) is not None:
             sent[row_id] = replace(one, history=(*one.history, _LOST), number=number, attempt=_LOST)
     return [sent.get(one.row.id, one) for one in postings]

@@ -231,12 +231,12 @@ def histories(connection: Connection, ids: Iterable[int]) -> dict[int, list[Atte
     return found
 
 
-def unfinished_attempts(connection: Connection) -> list[tuple[int, int]]:
-    """(row, attempt) of attempts without an end: in flight now, or when the program crashed."""
+def unfinished_attempts(connection: Connection) -> list[tuple[int, int, datetime]]:
+    """(row, attempt, start) of attempts without an end: in flight now, or when the program crashed."""
     waiting = select(actions.c.id).where(unfinished)  # no join: SQLite would begin with all attempts
     rows = connection.execute(
-        select(attempts.c.action_id, attempts.c.attempt).where(
+        select(attempts.c.action_id, attempts.c.attempt, attempts.c.started_utc).where(
             attempts.c.action_id.in_(waiting), attempts.c.finished_utc.is_(None)
         )
     )
-    return [(row.action_id, row.attempt) for row in rows]
+    return [(row.action_id, row.attempt, row.started_utc) for row in rows]
