@@ -38,7 +38,7 @@ class Verdicts(Judge):
         self._crashes: list[float] = []
         self._asked: dict[str, list[Call]] = defaultdict(list)  # by restaurant: reads of its status
         self._menus: dict[str, list[Call]] = defaultdict(list)
-        self._logged: set[int] = set()
+        self._logged: dict[int, float] = {}  # by row: when its end was last logged
 
     def leaving(self, call: Call) -> None:
         if call.row is not None:
@@ -59,7 +59,7 @@ class Verdicts(Judge):
         if word == event or "id" not in facts:
             return
         if word in FINAL:
-            self._logged.add(facts["id"])
+            self._logged[facts["id"]] = self.sim.now()
             self._check_end(facts["id"], word)
         elif word == "waits":
             self._check_waiting(facts["id"])
@@ -83,7 +83,9 @@ class Verdicts(Judge):
             polls = self._qualified(before)
             done = PROVED_BY[call.operation]
             if self.sim.spent.get(call.row or 0) == len(before):  # a person retried the row: the newest list counts
-                polls, done = polls[-1:], set()
+                # It does not count if it left before the row had ended, which was in doubt then.
+                over = self._logged.get(call.row or 0, 0.0)
+                polls, done = [one for one in polls[-1:] if one.left_at >= over], set()
             for poll in polls:
                 is_stored = not any(poll.ended_at <= at < poll.ended_at + CLAIM_S for at in self._crashes)
                 known = is_stored and poll.ended_at < call.left_at - CLAIM_S
