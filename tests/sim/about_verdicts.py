@@ -82,8 +82,7 @@ class Verdicts(Judge):
         if call.operation in ORDER_OPERATIONS and is_written:
             polls = self._qualified(before)
             done = PROVED_BY[call.operation]
-            if self.sim.spent.get(call.row or 0) == len(before):  # a person retried the row: the newest list counts
-                # It does not count if it left before the row had ended, which was in doubt then.
+            if self.sim.spent.get(call.row or 0) == len(before):  # retried by a person: a list since its end counts
                 over = self._logged.get(call.row or 0, 0.0)
                 polls, done = [one for one in polls[-1:] if one.left_at >= over], set()
             for poll in polls:

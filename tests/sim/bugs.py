@@ -29,6 +29,7 @@ from orderbridge import hiding
 from orderbridge.actions import ACTIONS
 from orderbridge.jobs import acknowledge, outcome_writer, reimport
 from orderbridge.jobs import intake as jobs_intake
+from orderbridge.jobs import outbox as jobs_outbox
 from orderbridge.jobs.acknowledge import Acknowledger
 from orderbridge.jobs.closures import Closures
 from orderbridge.jobs.intake import Intake
@@ -194,6 +195,7 @@ bugs(
     a_bucket_is_released_with_its_accounts_at_work=(
         (Replica, "_release"), lambda true, self, bucket, _: true(self, bucket, ()), 1),
     a_replica_has_what_others_should_have=((Replica, "_mine"), lambda _, self: self._beat.held, 1),
+    the_requests_of_other_replicas_are_recovered=((jobs_outbox, "is_ours"), always(result=True), 3),
     a_request_for_a_shared_restaurant_is_lost=((Outbox, "_may_be_on_the_wire"), always(result=False), 153000464),
 )  # fmt: skip
 

@@ -292,7 +292,7 @@ class Outbox:
         self.executor.in_doubt = self.queue.has_orphan = False
         mine = self.queue.in_flight()  # before reading, during which outcomes may be written
         found = await self._database.read(lambda tx: self._orphans(tx, mine))
-        lost = [(row, number) for row, number, began in found if not self._may_be_on_the_wire(began)]
+        lost = [(row, number) for row, number, began in found if not self._may_be_on_the_wire(row, began)]
         self._elsewhere = {row.id for row, _, _ in found} - {row.id for row, _ in lost}
         recovered, failed = await write_batch(self._database, self.writer.lose, lost)
         errors, rows = {row.id: error for (row, _), error in failed}, {row.id: row for row, _ in lost}
@@ -308,10 +308,11 @@ class Outbox:
         self._recover_at = self._clock.monotonic() + min(waits, default=math.inf)
         self.reader.read_all_soon()
 
-    def _may_be_on_the_wire(self, began: datetime) -> bool:
-        """Whether another replica may wait for the answer: of two accounts of one restaurant each may have another."""
+    def _may_be_on_the_wire(self, row: OutboxRow, began: datetime) -> bool:
+        """Whether another replica may wait for the answer: it may work for another account of the restaurant."""
         longest = timedelta(seconds=self._context.settings.marketplace.timeout_seconds)
-        return self._roster.has_others() and self._clock.now() - began < longest
+        is_shared = row.payment_key is None and self._roster.has_others()
+        return is_shared and self._clock.now() - began < longest
 
     def _orphans(self, connection: Connection, mine: Collection[int]) -> list[tuple[OutboxRow, int, datetime]]:
         """The rows that are marked as in flight but not in `mine`, each with its attempt and when that began."""
