@@ -156,9 +156,9 @@ def postpone(books: Books, waits: Sequence[tuple[int, Wait]]) -> None:
             books.change(row_id, state=wait.state, next_attempt_utc=when)
 
 
-def unfinished_attempts(books: Books) -> list[tuple[int, int]]:
+def unfinished_attempts(books: Books) -> list[tuple[int, int, datetime]]:
     return [
-        (row.row.id, number)
+        (row.row.id, number, LONG_AGO)
         for row in books.of()
         for number, attempt in enumerate(row.attempts, start=1)
         if attempt is None

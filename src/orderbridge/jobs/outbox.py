@@ -310,9 +310,9 @@ class Outbox:
 
     def _may_be_on_the_wire(self, row: OutboxRow, began: datetime) -> bool:
         """Whether another replica may wait for the answer: it may work for another account of the restaurant."""
-        longest = timedelta(seconds=self._context.settings.marketplace.timeout_seconds)
-        is_shared = row.payment_key is None and self._roster.has_others()
-        return is_shared and self._clock.now() - began < longest
+        if row.payment_key is not None or not self._roster.has_others():
+            return False
+        return self._clock.now() - began < timedelta(seconds=self._context.settings.marketplace.timeout_seconds)
 
     def _orphans(self, connection: Connection, mine: Collection[int]) -> list[tuple[OutboxRow, int, datetime]]:
         """The rows that are marked as in flight but not in `mine`, each with its attempt and when that began."""
