@@ -95,10 +95,9 @@ class EqualShares(Judge):
 
     def looked(self) -> None:
         fleet = self.sim.fleet
-        if (
-            fleet is None
-            or self.sim.now() < max([fleet.changed_at, *self.sim.disturbed.values()]) + TAKEN_OVER_S + LEAVE_S
-        ):
+        if fleet is None:
+            return
+        if self.sim.now() < max([fleet.changed_at, *self.sim.disturbed.values()]) + TAKEN_OVER_S + LEAVE_S:
             return
         query = "SELECT replica, count(*) AS held FROM delivery_buckets GROUP BY replica"
         held = {row["replica"]: row["held"] for row in self.rows(query)}

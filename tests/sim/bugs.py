@@ -149,12 +149,7 @@ def made_otherwise(change: Callable[[Any], Any]) -> Callable[..., Any]:
     return lambda true, *of, **how: change(true(*of, **how))
 
 
-def is_end(made: Verdict | None, code: str) -> bool:
-    return made is not None and made.code == code
-
-
 def muted(event: str) -> Plant:
-
     def process(true: Any, self: Any, method: str, name: str, facts: Any) -> Any:
         if name == event:
             raise structlog.DropEvent

@@ -33,8 +33,7 @@ def test_a_search_ends_with_a_small_plan_that_breaks_the_same_promise(
     small = read_back(f"# {python}")
     assert set(knobs_on(small)) <= {"poison", "orders", "seconds"}
     assert len(knobs_on(plan_for(int(bug.where), "squall"))) > 15
-    again = simulate(small, tmp_path, bug.watchers())
-    assert promise_of(again.violations) == f"promise {bug.promise}"
+    assert promise_of(simulate(small, tmp_path, bug.watchers()).violations) == f"promise {bug.promise}"
 
 
 def test_every_cell_that_must_be_reached_is_one_that_can_be():

@@ -87,7 +87,7 @@ def audit(connection: Connection, settings: Settings, since: datetime) -> Audit:
 def _counted_twice(connection: Connection, since: datetime) -> list[tuple[datetime, datetime]]:
     """Spans that the clock passed twice because it was set back. Times within them prove nothing.
 
-    A request that took longer than any can shows that the clock was set forward, and only for a time.
+    A request that seems to have taken more than ten minutes shows that the clock was set forward, and back later.
     """
     spans = []
     for table, column in ((events, events.c.at_utc), (actions, actions.c.created_utc)):

@@ -293,9 +293,10 @@ class Outbox:
         mine = self.queue.in_flight()  # before reading, during which outcomes may be written
         found = await self._database.read(lambda tx: self._orphans(tx, mine))
         lost = [(row, number) for row, number, began in found if not self._may_be_on_the_wire(row, began)]
-        self._elsewhere = {row.id for row, _, _ in found} - {row.id for row, _ in lost}
+        rows = {row.id: row for row, _ in lost}
+        self._elsewhere = {row.id for row, _, _ in found} - rows.keys()
         recovered, failed = await write_batch(self._database, self.writer.lose, lost)
-        errors, rows = {row.id: error for (row, _), error in failed}, {row.id: row for row, _ in lost}
+        errors = {row.id: error for (row, _), error in failed}
         waits = list(self._postponed.put_off(errors, rows).values())
         for row_id in recovered:
             self._postponed.forget(row_id)
