@@ -178,9 +178,10 @@ def test_the_foods_are_listed_by_category(run, pos):
 
 
 def test_a_failed_row_is_retried_with_a_new_expiry(run, configure, pos):
-    cases = [("accept", {}, "", 10), ("complete", {}, "", 120), ("dance", {"valid_minutes": 45}, "", 45)]
+    cases = [("accept", {}, "", 10), ("complete", {}, "", 120), ("accept", {"valid_minutes": 45}, "", 45)]
+    cases += [("accept", {}, "accept_valid_minutes = 1000", 1000), ("dance", {}, "", 120)]
     pos.execute("PRAGMA ignore_check_constraints = ON")
-    for action, columns, configured, minutes in [*cases, ("accept", {}, "accept_valid_minutes = 1000", 1000)]:
+    for action, columns, configured, minutes in cases:
         configure(document(more=f"[actions]\n{configured}"))
         row_id = put_action(pos, action, state="failed", error_code="service_error", expires_utc=NOW_TEXT, **columns)
         before = datetime.now(UTC)
