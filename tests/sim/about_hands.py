@@ -12,7 +12,7 @@ from tests.sim.judge import Judge, in_one_lane, one_menu, time_of
 
 from orderbridge.actions import ACTIONS, CLOSURES
 from orderbridge.jobs.closures import IDLE_S
-from orderbridge.model import Action
+from orderbridge.model import UNFINISHED, Action
 from orderbridge_board.queries import STOP_SHOWN
 from orderbridge_board.snapshot import state
 
@@ -81,10 +81,8 @@ class ClosuresEnd(Judge):
         withdrawn = self.sim.till.withdrawn.get(closure["id"], math.inf) if closure["withdraw"] else math.inf
         if self.sim.now() - withdrawn > self.seconds_since(end["created_utc"]) + A_MOMENT.total_seconds():
             self.broken(f"row {end['id']} ends closure {closure['id']}, whose end was withdrawn")
-        for newer in self._newer(closure):  # if it was done before the closure, it was in another lane
-            if newer["id"] > end["id"] or newer["state"] != "done" or not self._is_of_one_lane(closure, newer):
-                continue
-            if closure["finished_utc"] <= newer["finished_utc"] < end["created_utc"]:
+        for newer in self._newer(closure):
+            if newer["id"] < end["id"] and self._is_of_one_lane(closure, newer) and _counts(newer, closure, end):
                 self.broken(f"row {end['id']} ends closure {closure['id']}, and row {newer['id']} is newer")
 
     def _is_of_one_lane(self, closure: sqlite3.Row, newer: sqlite3.Row) -> bool:
@@ -108,6 +106,13 @@ class ClosuresEnd(Judge):
         restaurant = closure["restaurant_id"] if closure["food_id"] is None else None
         found = self.rows(NEWER, closure["id"], *kinds, closure["food_id"], restaurant)
         return [row for row in found if closure["food_id"] is None or one_menu(self.sim, closure, row)]
+
+
+def _counts(newer: sqlite3.Row, closure: sqlite3.Row, end: sqlite3.Row) -> bool:
+    """Whether a newer row waited when the end was written, or was done after the closure: before, in another lane."""
+    if newer["state"] in UNFINISHED or newer["finished_utc"] > end["created_utc"]:
+        return newer["expires_utc"] is None  # a person may have retried it later
+    return bool(newer["state"] == "done" and closure["finished_utc"] <= newer["finished_utc"] < end["created_utc"])
 
 
 class TapsAreRows(Judge):

@@ -3,7 +3,7 @@
 import sqlite3
 
 from tests.sim.about_trouble import LOOKS_S, Key
-from tests.sim.bounds import ALARMS, LATE_S, MINUTE
+from tests.sim.bounds import LATE_S, SEVERE_S
 from tests.sim.judge import Judge
 from tests.sim.plan import LOUD_HEALTH_S, QUIET_HEALTH_S
 
@@ -59,6 +59,6 @@ class ProblemsAreShown(Judge):
             order = self.order(row["subject"]) if row["code"] == "unanswered" else None
             if order is None or order["scheduled_for"]:
                 continue
-            over = self.seconds_since(order["received_utc"]) - ALARMS.unanswered_minutes * MINUTE
+            over = self.seconds_since(order["received_utc"]) - SEVERE_S
             if over < 0 if row["severity"] == "severe" else over > looked:
                 self.broken(f"order {row['subject']} is unanswered, {row['severity']}, {over:.0f} s after its time")

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S, text_of
-from tests.sim.bounds import ACKNOWLEDGING_S, LEFT_FOR_ACKNOWLEDGING_S
+from tests.sim.bounds import ACKNOWLEDGING_S
 from tests.sim.judge import Judge, time_of
 from tests.sim.line import FOOD_OPERATIONS, ORDER_OPERATIONS, RESTAURANT_OPERATIONS, Call
 from tests.sim.plan import ACCEPT_MINUTES, ACCEPT_STEPS
@@ -16,6 +16,7 @@ from tests.sim.reading import Document
 from tests.sim.simulation import TICK_S
 
 from orderbridge.jobs.accounts_at_work import LISTS_AGAIN_S
+from orderbridge.jobs.acknowledge import ACKNOWLEDGE_WITHIN_S
 from orderbridge.jobs.lists import STATUSES_S
 from orderbridge.jobs.menu import EVERY
 from orderbridge_sandbox import rules
@@ -27,7 +28,6 @@ LISTS_AFTER_S = 2 * LISTS_AGAIN_S + TICK_S  # of a start without trouble
 TAKES_S = 60.0  # the longest unit of work, while a till locks the file
 MOST_SILENT = 2  # deliveries: an acknowledgement can be lost
 LOOK_EVERY = 20  # ticks
-NEVER = "2000-01-01"
 MENU = "SELECT food_id, name, category FROM delivery_foods WHERE account = ? AND source = 'menu' AND gone_utc IS NULL"
 SINCE = "SELECT account || ' ' || id, status, status_since_utc FROM delivery_restaurants"
 LATE_MINUTES, PLAIN_TIME = 20, r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
@@ -83,7 +83,7 @@ class ListsAreStored(Judge):
             return  # retention has blanked it since
         elif stored["payload"] != document.text:
             self.broken(f"#{answer.number} delivered {key}, and delivery_orders has an older document")
-        elif self.sim.disk_took - answer.disk_took >= LEFT_FOR_ACKNOWLEDGING_S:
+        elif self.sim.disk_took - answer.disk_took >= ACKNOWLEDGE_WITHIN_S:
             return  # on a slow disk it may have been too late to acknowledge
         elif self._flown.get(key, -1.0) < answer.left_at and not self.is_unresolved(key):
             self._silent[key] += 1  # an acknowledgement sets it to 0
@@ -215,7 +215,7 @@ class PollsAreWritten(Judge):
         if not COOLDOWN_S <= after <= most:
             self.broken(f"#{call.number} is answered, and next_poll_utc is {after:.2f} s later")
         told = row["state"], row["last_error"] is None
-        good_after = time_of(row["last_poll_ok_utc"] or NEVER) - then
+        good_after = time_of(row["last_poll_ok_utc"] or "2000-01-01") - then
         if call.argument:  # a list of one status
             if good_after > -_seconds(SLACK_S):
                 self.broken(f"#{call.number} is a list of one status, and counts as a good poll")

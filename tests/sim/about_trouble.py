@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from tests.jobs.shop import text_of
-from tests.sim.bounds import CANCEL_ANSWERS_S, LATE_S, NOT_TAKEN_OVER_S, SCHEDULED_S, UNANSWERED_S, UNSEEN_S
+from tests.sim.bounds import LATE_S, NOT_TAKEN_OVER_S, SCHEDULED_S, SEVERE_S, UNANSWERED_S, UNSEEN_S
 from tests.sim.judge import IN_TIME_S, UNDISTURBED_S, Judge, changed_at, status_shown
 from tests.sim.line import Call
 from tests.sim.plan import LOUD_HEALTH_S, MINUTE, QUIET_HEALTH_S
@@ -252,7 +252,7 @@ class ProblemsAreLogged(Judge):
         unknown: set[Key] = set()
         accounts = {row["name"]: row for row in self.rows("SELECT * FROM delivery_accounts")}
         # By order: its newest accept, or a newer cancel that is unfinished for a short time only.
-        since = self._ago(CANCEL_ANSWERS_S)
+        since = self._ago(SEVERE_S)
         answers = {
             row["payment_key"]: row
             for row in self.rows(ANSWERS)

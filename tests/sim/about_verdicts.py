@@ -15,7 +15,6 @@ PROVED_BY = {"accept": {2, 16}, "on_the_way": {16}, "complete": {5}, "cancel": {
 UNDONE = {"accept": {1}, "on_the_way": {2}, "complete": {16}, "cancel": {1, 2, 16, 7}}  # proves that it was not done
 RESTAURANT_TARGET = {"open_restaurant": "Open", "close_restaurant": "Closed"}
 SUPERSEDED_BY_CANCEL, ENDING = {"accept", "on_the_way"}, {"complete", "cancel"}
-ALL_REQUESTS = 1 + MAX_RESENDS
 EARLY_S, PROMPT_S = 0.1, 1.0  # from finished_utc to the log line
 SHAKY_S = 30.0  # from a verdict to its log line, if other rows of its batch fail
 WORDS = {
@@ -266,7 +265,7 @@ class Verdicts(Judge):
 
     def _check_failed(self, row: sqlite3.Row, calls: list[Call]) -> None:
         counted = self._counted(row)
-        used_up = counted >= ALL_REQUESTS or self.lost_an_answer(row["id"])
+        used_up = counted > MAX_RESENDS or self.lost_an_answer(row["id"])
         is_orders = row["action"] in ORDER_OPERATIONS
         refused = bool(calls) and calls[-1].outcome == "no"
         refused = refused and bool(self._qualified(calls) if is_orders else _code_of(calls[-1]) == "refused")

@@ -91,12 +91,9 @@ WAITING = "rows_are_written_while_an_accept_waits"
 LIST_BEFORE = "a_list_from_before_two_accepts_lacks_one_of_their_orders"
 NO_LIST = "no_list_is_ever_good"
 OK_LATE = "a_row_is_written_before_an_ok_is_noted"
-RETRIED = "a_row_is_retried_while_a_newer_one_is_in_doubt"
 TOKEN_ENDS = "a_row_is_written_just_before_a_token_expires"
-UNSHOWN = "nothing_shows_what_became_of_some_requests"
 MUCH_FAILS = "much_is_refused_given_up_or_late"
 FULL = "documents_without_a_key_fill_the_list"
-AGED = "orders_come_faster_than_a_step_and_are_a_day_old"
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +266,7 @@ bugs(
     a_retried_row_keeps_its_attempts=(
         actions.retry, lambda true, tx, row, *rest: true(tx, row, *rest)
         and bool(tx.execute(update(tables.actions).where(tables.actions.c.id == row).values(attempts=4)).rowcount),
-        RETRIED),
+        "a_row_is_retried_while_a_newer_one_is_in_doubt"),
     what_was_on_the_wire_at_a_crash_is_forgotten=(unfinished.unfinished_attempts, always([]), CRASH),
 )  # fmt: skip
 bugs(
@@ -322,7 +319,7 @@ bugs(
     absence_proves_no_acknowledged_status=(
         retry.proof, lambda true, action, history, order, *of, **how: true(
             action, history, replace(order, acknowledged_status_id=None), *of, **how),
-        UNSHOWN),
+        "nothing_shows_what_became_of_some_requests"),
     absence_alone_proves_a_complete=(
         retry.proof, lambda true, action, history, order, seen, **how: retry.Proof.DONE
         if (action, seen) == (Action.COMPLETE, None) else true(action, history, order, seen, **how), LOST),
@@ -435,6 +432,8 @@ bugs(
         foods.mark_gone, lambda true, tx, account, **how: (true(tx, account, **how), tx.execute(update(
             tables.foods).where(tables.foods.c.account != account).values(gone_utc=how["began"])))[0], HANGS),
     silence_ends_nothing=(order_times.silent, always([]), SHOWN_AGAIN),
+    an_order_shown_after_its_silence_stays_ended=(
+        lifecycle.is_unchanged, lambda true, stored, *of: true(replace(stored, ended_by=None), *of), SHOWN_AGAIN),
     of_kept_documents_the_time_alone_decides=(
         reimport.in_order, lambda _, kept: kept, "refused_orders_change_and_are_stored_by_hand"),
     the_lane_is_free_before_its_ok_is_noted=((Acknowledger, "acknowledge"), free_at_the_ok, OK_LATE),
@@ -456,7 +455,7 @@ async def a_refused_token_is_used_again(_: Any, __: Session, refused: Any, *___:
     return refused
 
 
-@bug("contract", retention.blank_old, AGED)
+@bug("contract", retention.blank_old, "orders_come_faster_than_a_step_and_are_a_day_old")
 def retention_keeps_the_notes_of_the_lines(true: Any, tx: Any, keys: Any, **how: Any) -> Any:
     blanked = true(tx, keys, **how)
     tx.execute(update(tables.items).where(tables.items.c.payment_key.in_(blanked)).values(note="kept"))
@@ -520,6 +519,8 @@ bugs(
     a_closure_does_not_end=((Closures, "carry_out"), always([])),
     a_closure_ends_at_once=(closures.step, always(Step.END)),
     a_closure_ends_beside_something_newer=(closures.step, lambda true, plan, _, now: true(plan, (), now), 1003),
+    a_closure_ends_beside_a_row_that_waits=(
+        closures.step, lambda true, plan, newer, now: true(plan, {*newer} & {ActionState.DONE}, now), 170100263),
     the_end_of_a_closure_is_lost=(store_closures.end, nothing),
 )  # fmt: skip
 bugs("board", "hands", each_tap_is_a_row=(cards.request_id, lambda true, *of: f"{true(*of)}:{next(_taps)}"))

@@ -304,12 +304,14 @@ async def a_row_is_too_old_before_its_turn_comes(script: Script) -> None:
 
 @corner(seconds=8 * MINUTE, silence_hours=0.02)
 async def an_order_is_shown_again_as_it_was_and_then_never_again(script: Script) -> None:
-    """The till does not take over the second order."""
-    key, _ = await script.orders(2)
+    """The till does not take over the second order. The third is shown again after it has ended by silence."""
+    key, _, third = await script.orders(3)
     for _ in range(2):
         script.panel(key, 99, 1)  # changed and changed back between two lists
         await script.listed()
         await script.rest(5.0)
+    await script.at(6 * MINUTE)
+    script.panel(third, 99, 1)
 
 
 @corner(seconds=5 * MINUTE)
