@@ -5,8 +5,9 @@ import os
 import shutil
 import socket
 import ssl
+import subprocess
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +159,36 @@ def postgresql_database(postgresql_server: str) -> Iterator[Database]:
 def mariadb_database(mariadb_server: str) -> Iterator[Database]:
     with databases.made(mariadb_server, f"obs_{os.getpid()}") as database:
         yield database
+
+
+class Disk:
+    """A file system in memory, of four megabytes."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self._ballast = place / "ballast"
+
+    def mount(self, options: str) -> None:
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.place)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"a file system cannot be mounted here: {done.stderr.strip()}")
+
+    def fill(self) -> None:
+        with self._ballast.open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(b"\0" * 4096)
+
+    def empty(self) -> None:
+        self._ballast.unlink()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("only root mounts a file system")
+    disk = Disk(tmp_path / "disk")
+    disk.place.mkdir()
+    disk.mount("size=4m")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk.place)], check=True)

@@ -1,51 +1,12 @@
 """A full or read-only file system: a small one in memory, if this machine permits a mount."""
 
-import contextlib
-import os
-import shutil
 import signal
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from tests.conftest import Disk
 from tests.test_daemon import Till, ended, log_of, logged, process, until
 
 from orderbridge_sandbox.scenery import KADIKOY
-
-SIZE_MB = 4
-
-
-class Disk:
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self._ballast = place / "ballast"
-
-    def mount(self, options: str) -> None:
-        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.place)]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-        if done.returncode:
-            pytest.skip(f"a file system cannot be mounted here: {done.stderr.strip()}")
-
-    def fill(self) -> None:
-        with self._ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-            while True:
-                file.write(b"\0" * 4096)
-
-    def empty(self) -> None:
-        self._ballast.unlink()
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("only root mounts a file system")
-    place = tmp_path / "disk"
-    place.mkdir()
-    disk = Disk(place)
-    disk.mount(f"size={SIZE_MB}m")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 @pytest.fixture

@@ -43,6 +43,11 @@ _WRONG_START = (  # the scheduled time is in UTC+3; the newest accept that is do
     " HAVING max(changed_utc, a.finished_utc) < ? AND datetime(start_utc) IS NOT"
     " datetime(scheduled_for, '-3 hours', -preparing_time || ' minutes')"
 )
+_WRONGLY_BEGUN = (  # the event `start` is written once, when it has come
+    "SELECT payment_key, start_utc, times FROM (SELECT o.*, count(e.id) AS times FROM delivery_orders o"
+    " LEFT JOIN delivery_order_events e ON e.payment_key = o.payment_key AND event = 'start' GROUP BY o.payment_key)"
+    " WHERE times > 1 OR (times = 0 AND ended_utc IS NULL AND start_utc < ?1 AND changed_utc < ?1)"
+)
 _DETAILS = (
     "SELECT 1 FROM delivery_action_attempts JOIN delivery_actions a ON a.id = action_id"
     " WHERE payment_key = ? AND detail > ''"
@@ -465,6 +470,8 @@ class ColumnsAreRight(Judge):
             self.broken(f"{late[0]} was acknowledged at {self._oks[late[0]][-1][0]}, which is not written")
         for row in self.rows(_WRONG_START, before) if quiet > IN_TIME_S else ():
             self.broken(f"order {row['payment_key']} starts at {row['start_utc']}")
+        for row in self.rows(_WRONGLY_BEGUN, before) if quiet > IN_TIME_S else ():
+            self.broken(f"order {row['payment_key']} starts at {row['start_utc']}, and has begun {row['times']} times")
         sweep = QUIET_SWEEP_S if self.sim.plan.kind == "day" else LOUD_SWEEP_S
         then = self.sim.clock.now() - timedelta(seconds=sweep + IN_TIME_S / 2)
         opening = self.sim.clock.true() - timedelta(seconds=self.sim.now())

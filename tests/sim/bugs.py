@@ -441,6 +441,9 @@ bugs(
     an_ok_that_could_not_be_noted_is_forgotten=((Acknowledger, "mark_late"), idle, MUCH_FAILS),
     an_accept_does_not_move_the_start=(
         order_times.start_of, lambda true, wanted, zone, _: true(wanted, zone, 30), MUCH_FAILS),
+    an_order_starts_twice=(
+        order_times.note, lambda true, tx, now, found, **how: true(tx, now, [*found, *found], **how), 170100163),
+    a_start_is_not_noticed=(order_times.due, always([]), 170100163),
     an_old_order_is_not_late=((deliveries.Lateness, "marked"), lambda _, __, order, ___: order, FULL),
     a_scheduled_order_is_accepted=(
         deliveries.accepts_itself, lambda true, order, **_: true(order, scheduled_too=True), 1003),

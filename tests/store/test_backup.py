@@ -1,16 +1,15 @@
 """The copy of a SQLite file: complete, of one moment, and never a partial file under its name."""
 
 import os
-import shutil
 import sqlite3
 import stat
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.conftest import Disk
 from tests.jobs.shop import raising
 from tests.wording import says
 
@@ -137,26 +136,12 @@ def test_a_copy_removes_the_rest_of_a_killed_one_and_of_two_with_one_name_one_is
     assert (amounts(copied(tmp_path)), beside(target)) == ([1, -1], ["copy.db"])
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a megabyte."""
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("only root mounts a file system")
-    place = tmp_path / "small"
-    place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], check=False)
-    if mounted.returncode:
-        pytest.skip("a file system cannot be mounted here")
-    yield place
-    subprocess.run(["umount", "--lazy", place], check=True)
-
-
-def test_a_full_disk_leaves_no_half_file_and_a_read_only_folder_is_named(tmp_path: Path, source, small: Path) -> None:
+def test_a_full_disk_leaves_no_half_file_and_a_read_only_folder_is_named(tmp_path: Path, source, disk: Disk) -> None:
     source.execute("CREATE TABLE ballast (bytes BLOB)")
-    source.execute("INSERT INTO ballast VALUES (zeroblob(3000000))")
+    source.execute("INSERT INTO ballast VALUES (zeroblob(9000000))")
     with pytest.raises(StoreError, check=says("Make room")):
-        backup.copy(tmp_path / "pos.db", small / "copy.db")
-    assert list(small.iterdir()) == []
-    subprocess.run(["mount", "-o", "remount,ro", small], check=True)
+        backup.copy(tmp_path / "pos.db", disk.place / "copy.db")
+    assert list(disk.place.iterdir()) == []
+    disk.mount("remount,ro")
     with pytest.raises(StoreError, check=says("name a folder that this user may write to")):
-        backup.copy(tmp_path / "pos.db", small / "copy.db")
+        backup.copy(tmp_path / "pos.db", disk.place / "copy.db")
