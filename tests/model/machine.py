@@ -26,6 +26,7 @@ from tests.jobs.shop import roster_of
 from tests.model import books
 from tests.model.books import ACCOUNT, KEY, LATER, LONG_AGO, NOW, Books, Row, new_row
 
+from orderbridge import config
 from orderbridge.actions import ORDER_ACTIONS
 from orderbridge.document import Facts
 from orderbridge.errors import ServiceFailed, UnknownOutcome
@@ -219,11 +220,8 @@ class Daemon:
             client=SimpleNamespace(acknowledge=self._acknowledge), settings=of_account,
         )  # fmt: skip
         clock = SimpleNamespace(now=lambda: NOW, monotonic=lambda: 0.0)
-        actions = SimpleNamespace(
-            retry_waits_seconds=(2.0, 10.0, 60.0), max_in_flight=8, accept_valid_minutes=10, valid_minutes=120
-        )
         settings = SimpleNamespace(
-            actions=actions, default_account=None, language="en",
+            actions=config.keys.Actions(max_in_flight=8), default_account=None, language="en",
             marketplace=SimpleNamespace(cooldown_seconds=30.0, timezone="UTC", list_limit=None),
             orders=SimpleNamespace(late_minutes=0, preparing_minutes=30),
         )  # fmt: skip

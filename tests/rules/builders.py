@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from orderbridge.config.keys import Actions
 from orderbridge.model import RECEIVED, Action, ActionState, Attempt, Document, OutboxRow, Outcome, Stored, Verdict
 from orderbridge.rules.lifecycle import Statuses
 from orderbridge.rules.outbox_rows import Directory, Lane, Standing, View
@@ -105,7 +106,7 @@ def view(**changes: Any) -> Moment:
     """The moment: nothing on the wire, one account that reaches one restaurant."""
     usual: dict[str, Any] = {
         "now": NOW, "longest_wait": LONGEST_WAIT, "in_flight": frozenset[int](), "taken": frozenset[tuple[str, str]](),
-        "directory": directory(), "accept_valid": ACCEPT_VALID, "valid": VALID,
+        "directory": directory(), "validity": Actions().validity,
     }  # fmt: skip
     return Moment(**(usual | changes))
 

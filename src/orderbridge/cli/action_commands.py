@@ -5,14 +5,13 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from typing import Any
 
 import click
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError, NoResultFound
 
-from orderbridge.actions import ACTIONS, AWAITED, CLOSURE_MINUTES, CLOSURES, Subject
+from orderbridge.actions import ACTIONS, CLOSURE_MINUTES, CLOSURES, Subject
 from orderbridge.cli.common import Context, as_json, pass_context, show_json, show_rows
 from orderbridge.cli.order_commands import SHORT_KEY, key_of
 from orderbridge.clock import SystemClock
@@ -159,9 +158,7 @@ def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
 def actions_retry(context: Context, action_id: int) -> None:
     """Send a failed row once more; its expiry starts again."""
     row = _row_or_fail(context, action_id)
-    chosen = context.settings.actions
-    usual = chosen.accept_valid_minutes if row["action"] in AWAITED else chosen.valid_minutes
-    expires = SystemClock().now() + timedelta(minutes=row["valid_minutes"] or usual)
+    expires = SystemClock().now() + context.settings.actions.validity(row["action"], row["valid_minutes"])
     if not context.write(lambda tx: outbox.retry(tx, action_id, expires)):
         raise click.ClickException(say("outbox.not_failed", id=action_id, state=row["state"]))
     click.echo(f"{action_id} {row['action']}: pending")

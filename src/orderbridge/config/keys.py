@@ -9,6 +9,7 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -26,7 +27,7 @@ from pydantic import (
     model_validator,
 )
 
-from orderbridge.actions import PREPARING_TIME
+from orderbridge.actions import AWAITED, PREPARING_TIME
 from orderbridge.config.addresses import (
     database_address,
     fingerprint,
@@ -200,6 +201,11 @@ class Actions(Table):
     max_in_flight: Annotated[int, Field(ge=1, le=256)] = 32
     accept_valid_minutes: Annotated[int, Field(ge=1, le=1440)] = 10
     valid_minutes: Annotated[int, Field(ge=1, le=10080)] = 120
+
+    def validity(self, action: str, minutes: int | None) -> timedelta:
+        """How long a row is valid. `minutes`: its own `valid_minutes`."""
+        usual = self.accept_valid_minutes if action in AWAITED else self.valid_minutes
+        return timedelta(minutes=minutes or usual)
 
 
 class Orders(Table):

@@ -185,8 +185,8 @@ def _received(
 
 def _expiry(accept: Any, settings: config.Settings) -> datetime:
     """When the accept expires or expired."""
-    minutes = accept.valid_minutes or settings.actions.accept_valid_minutes
-    over: datetime = accept.expires_utc or accept.created_utc + timedelta(minutes=minutes)
+    valid = settings.actions.validity(accept.action, accept.valid_minutes)
+    over: datetime = accept.expires_utc or accept.created_utc + valid
     return over
 
 

@@ -11,7 +11,7 @@ for that, so that it does not overtake an older row of its lane. An order's row 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from sqlalchemy import Connection
 
@@ -249,7 +249,6 @@ def view_of(settings: config.Settings) -> View:
     return View(
         now=datetime.fromtimestamp(0, UTC),  # set by the first cycle
         directory=Directory((), None, {}, complete=False),
-        accept_valid=timedelta(minutes=settings.actions.accept_valid_minutes),
-        valid=timedelta(minutes=settings.actions.valid_minutes),
+        validity=settings.actions.validity,
         longest_wait=longest_wait(settings.actions.retry_waits_seconds, settings.marketplace.cooldown_seconds),
     )

@@ -53,7 +53,6 @@ from sys import intern
 
 from orderbridge.actions import (
     ACTIONS,
-    AWAITED,
     CLOSURE_MINUTES,
     CLOSURES,
     ORDER_ACTIONS,
@@ -62,7 +61,7 @@ from orderbridge.actions import (
     argument_of,
     key_of,
 )
-from orderbridge.model import ActionState, Attempt, KnownBy, OutboxRow, Verdict
+from orderbridge.model import Action, ActionState, Attempt, KnownBy, OutboxRow, Verdict
 from orderbridge.rules.closures import waiting_end
 from orderbridge.rules.lifecycle import Already, Refusal, may_send
 from orderbridge.rules.retry import AwaitPoll, RetryAt, is_uncertain
@@ -184,8 +183,7 @@ class View:
 
     now: datetime
     directory: Directory
-    accept_valid: timedelta
-    valid: timedelta
+    validity: Callable[[Action, int | None], timedelta]  # by action and the row's valid_minutes
     longest_wait: timedelta = timedelta(hours=1)  # between two tries
 
 
@@ -222,9 +220,7 @@ def expiry(row: OutboxRow, view: View) -> datetime:
     created = row.created_utc
     if created is None or created.year > _LAST_YEAR:
         return view.now  # the row was sent: argument_problem refuses a waiting one
-    if isinstance(minutes := row.valid_minutes, int) and minutes in _VALID_MINUTES:
-        return created + timedelta(minutes=minutes)
-    return created + (view.accept_valid if row.action in AWAITED else view.valid)
+    return created + view.validity(row.action, row.valid_minutes if row.valid_minutes in _VALID_MINUTES else None)
 
 
 def account_of(row: OutboxRow, directory: Directory) -> str | Refusal | None:
