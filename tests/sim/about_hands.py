@@ -109,9 +109,10 @@ class ClosuresEnd(Judge):
 
 
 def _counts(newer: sqlite3.Row, closure: sqlite3.Row, end: sqlite3.Row) -> bool:
-    """Whether a newer row waited when the end was written, or was done after the closure: before, in another lane."""
+    """Whether a newer row waited when the end was written, or was done between the closure and its end."""
     if newer["state"] in UNFINISHED or newer["finished_utc"] > end["created_utc"]:
         return newer["expires_utc"] is None  # a person may have retried it later
+    # If it was done before the closure, it was in another lane.
     return bool(newer["state"] == "done" and closure["finished_utc"] <= newer["finished_utc"] < end["created_utc"])
 
 
