@@ -138,7 +138,8 @@ class OnlyDelivered(Judge):
         if call.operation == "acknowledge" and call.ended != "crashed" and is_late:
             self.broken(f"#{call.number} is an acknowledgement and lasted {took:.1f} s: too long")
         # The service acknowledges the status of that moment, which no action of ours may have changed meanwhile.
-        if call.operation == "acknowledge" and call.reached and call.reached.effect:
+        # The successor of a paused replica cannot know of it.
+        if call.operation == "acknowledge" and call.reached and call.reached.effect and not was_paused:
             self._check_effect(call)
 
     def _check_effect(self, call: Call) -> None:

@@ -155,9 +155,9 @@ class LaneOrder(Judge):
         return LaneUse(_moment(counted[0].left_at), _moment(end), _moment(visible))
 
     def _is_unheard(self, call: Call) -> bool:
-        """Whether only a paused replica has the answer, which its successor cannot know."""
+        """Whether only a paused replica waits for the answer, which its successor cannot know."""
         fleet = self.sim.fleet
-        if fleet is None or call.reached is None:
+        if fleet is None:
             return False
         return any(life.process == call.process and fleet.is_paused(life) for life in self.sim.processes)
 

@@ -12,7 +12,7 @@ from orderbridge.rules.lifecycle import CANCELED
 from orderbridge.rules.retry import MAX_RESENDS
 
 PROVED_BY = {"accept": {2, 16}, "on_the_way": {16}, "complete": {5}, "cancel": {6}}
-UNDONE = {"accept": {1}, "on_the_way": {2}, "complete": {16}, "cancel": {1, 2, 16, 7}}  # proves that it was not done
+UNDONE = {"accept": {1}, "on_the_way": {2}, "complete": {16}, "cancel": {1, 2, 16}}  # proves that it was not done
 RESTAURANT_TARGET = {"open_restaurant": "Open", "close_restaurant": "Closed"}
 SUPERSEDED_BY_CANCEL, ENDING = {"accept", "on_the_way"}, {"complete", "cancel"}
 EARLY_S, PROMPT_S = 0.1, 1.0  # from finished_utc to the log line
@@ -307,7 +307,9 @@ class Verdicts(Judge):
         seen = [poll.delivered.get(row["payment_key"]) for poll in self._qualified(calls)][-1:]
         if seen == [None] and row["action"] in SUPERSEDED_BY_CANCEL:  # it is as it was when it was acknowledged
             seen = [self.order(row["payment_key"])["acknowledged_status_id"]]
-        return bool(seen) and seen[0] in UNDONE[row["action"]]
+        needs_payment = self.sim.settings.marketplace.needs_payment_status_id  # None: its status proves nothing
+        is_active = row["action"] == "cancel" and needs_payment is not None and seen == [needs_payment]
+        return is_active or (bool(seen) and seen[0] in UNDONE[row["action"]])
 
     def _check_unsent(self, row: sqlite3.Row, calls: list[Call]) -> None:
         """Expired or withdrawn: no request left, except ones that were answered 401 or 429."""
